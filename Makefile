@@ -71,7 +71,7 @@ mutation: build  ## how many mistakes the protocol checker finds: mutants of eve
 	@$(BIN)/python test/mutation --jobs $$(nproc) --publish
 
 .PHONY: routing-corpus
-routing-corpus: build  ## every kind of routing through the MoE operators on 1, 2, 4 and 8 ranks, 100 seeds: an hour
+routing-corpus: build  ## every kind of routing through the MoE operators on 1, 2, 4 and 8 ranks, 100 seeds: a quarter of an hour
 	@$(BIN)/python test/routing_corpus.py --ranks 1 2 4 8 --seeds 100
 
 .PHONY: fuzz

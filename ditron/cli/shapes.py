@@ -76,9 +76,13 @@ def _shapes(operator: str, sizes: Sequence[str], ranks: int, dtype: str, form: s
     if "gemm" not in operator:
         if not numbers:
             raise UsageError(f"{operator} takes sizes in bytes of a rank's tensor, as in '{operator} 64K 2M'")
+        unit = DTYPES[dtype] * (ranks if operator in _OF_PARTS else 1)  # each rank gets a part of the tensor
         for nbytes in numbers:
-            share = ranks if operator in _OF_PARTS else 1  # each rank gets a part of the tensor
-            yield Problem(operator, dtype, ranks, max(1, nbytes // DTYPES[dtype] // share))
+            if nbytes % unit:
+                near = " or ".join(str(size) for size in (nbytes // unit * unit, -(-nbytes // unit) * unit) if size)
+                shared = f" in {ranks} equal parts" if operator in _OF_PARTS else ""
+                raise UsageError(f"{operator}: {nbytes} bytes are no elements of {dtype}{shared}: ask for {near}")
+            yield Problem(operator, dtype, ranks, nbytes // unit)
         return
     if not numbers or len(numbers) % 3:
         raise UsageError(f"{operator} takes M N K, or several times M N K, got {' '.join(sizes) or 'no sizes'}")

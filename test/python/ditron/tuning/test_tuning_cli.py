@@ -174,6 +174,8 @@ def test_floors_of_machines(capsys, user_table, tmp_path):
         (["gemm_rs", "8191", "4096", "4096"], "2 ranks cannot share 8191 rows: ask for 8190 or 8192"),
         (["ag_gemm", "7", "4096", "4096"], "ag_gemm: 2 ranks cannot share 7 rows: ask for 6 or 8"),
         (["ag_gemm", "1", "4096", "4096"], "ag_gemm: 2 ranks cannot share 1 rows: ask for 2"),
+        (["all_reduce", "7"], "all_reduce: 7 bytes are no elements of bf16: ask for 6 or 8"),
+        (["reduce_scatter", "6"], "reduce_scatter: 6 bytes are no elements of bf16 in 2 equal parts: ask for 4 or 8"),
         (["all_reduce"], "all_reduce takes sizes in bytes"),
         ([], "name an operator and its sizes"),
         (["--shapes", "none.txt"], "cannot read none.txt"),
@@ -221,7 +223,7 @@ def test_options_between_the_operator_and_its_sizes(capsys, user_table):
 
 
 def test_a_floor_of_nothing_is_not_compared_with(capsys, user_table):
-    assert main(["explain", "all_reduce", "1", "--machine", "h200x2"]) == 0
+    assert main(["explain", "all_reduce", "2", "--machine", "h200x2"]) == 0
     out = capsys.readouterr().out
     assert "time    500.0 us predicted\n" in out and "floor   0.0 us" in out
 

@@ -146,10 +146,9 @@ def _again(group: Group, recording: _Recording, values: tuple, result: Any) -> _
         if place is None or call.takes_tensors and leaf.dtype != everything[place].dtype:
             return None  # a copy, or a view that functions cannot do without
         leaves.append((place, -1))
-    if {place for place, value in enumerate(values) if isinstance(value, torch.Tensor)} - {
-        place for place, _ in leaves
-    }:
-        return None  # the program does not see whether it overlaps a result
+    operands = {place for place, value in enumerate(values) if isinstance(value, torch.Tensor)}
+    if operands - {place for place, _ in leaves}:
+        return None  # the program would not see that one overlaps a result
     where = tuple([next(place for place, value in enumerate(everything) if value is tensor) for tensor in results])
     return _Again(
         call,

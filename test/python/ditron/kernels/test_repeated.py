@@ -1,8 +1,10 @@
 """Calls of operators that are like one before: on a GPU that is not there, as far as the calls of its driver go."""
 
+import random
+
 import pytest
 import torch
-from fake_cuda import RANKS, machine
+from fake_cuda import RANKS, FakeGroup, FakeHeap, machine
 
 import ditron
 from ditron import DitronError, kernels
@@ -215,3 +217,49 @@ def test_operators_that_remember(machine, bodies, operator, shapes):
         given = [value[1] if isinstance(value, tuple) else value for value in arguments]
         launched.append([given.index(tensor.data_ptr()) for tensor in (*operands, *results)])
     assert len(bodies) == 1 and launched[0] == launched[1] == launched[2]
+
+
+def launches_of_random_calls(machine, monkeypatch) -> list[list]:
+    """Of a new group: what calls of random operators and sizes launch, and do to memory, by the tensors they name."""
+    group = FakeGroup()
+    group.heap, group.choices = FakeHeap(1 << 24), GroupChoices(None)
+    monkeypatch.setattr("ditron.distributed.state._process_world", group)
+    draw, calls = random.Random(1), []
+    for _ in range(80):
+        operator, rows = (
+            draw.choice(["all_gather", "all_reduce", "reduce_scatter", "ag_gemm"]),
+            draw.choice([1, 16, 33]),
+        )
+        x = torch.zeros(rows * (RANKS if operator == "reduce_scatter" else 1), 64).bfloat16()
+        operands = (x, torch.zeros(32, 64).bfloat16()) if operator == "ag_gemm" else (x,)
+        out = getattr(kernels, operator)(*operands) if draw.random() < 0.3 else None  # a call more, too
+        options = {"algorithm": "overlapped"} if operator == "ag_gemm" else {}
+        machine.triton.launches.clear()
+        machine.library.log.clear()
+        result = getattr(kernels, operator)(*operands, out=out, **options)
+        places = {f"heap of {rank}": buffer for rank, buffer in enumerate(group.heap.buffers)}
+        places |= {"context": group.context, "result": result}
+        places |= {f"operand {index}": tensor for index, tensor in enumerate(operands)}
+
+        def named(value, places=places):
+            if isinstance(value, tuple):
+                return tuple(map(named, value))
+            for name, tensor in places.items():
+                if isinstance(value, int) and 0 <= value - tensor.data_ptr() < tensor.nbytes:
+                    return name, value - tensor.data_ptr()
+            return value
+
+        launched = [(source.name, grid, named(arguments)) for source, grid, arguments in machine.triton.launches]
+        events = ("cuEventRecord", "cuStreamWaitEvent")
+        calls.append([operator, launched, [named(entry) for entry in machine.library.log if entry[0] not in events]])
+    for kernel in group.loaded:
+        kernel.module = None
+    return calls
+
+
+def test_calls_do_what_they_would_if_none_were_remembered(machine, bodies, monkeypatch):
+    remembered = launches_of_random_calls(machine, monkeypatch)
+    ran = len(bodies)
+    monkeypatch.setattr(repeated, "_again", lambda *_: None)
+    assert launches_of_random_calls(machine, monkeypatch) == remembered
+    assert ran < len(bodies) - ran  # fewer than without

@@ -21,6 +21,7 @@ __all__ = [
     "OVERLAP",
     "PIPELINES",
     "SIM",
+    "TTGIR",
     "Pipeline",
     "front",
     "lowering",
@@ -124,6 +125,13 @@ AMD: Pipeline = (
     "cse",
 )
 
+#: On TTGIR for Hopper, behind Triton's passes.
+TTGIR: Pipeline = (
+    "overlap-promotion",
+    "canonicalize",
+    "cse",
+)
+
 #: To the LLVM dialect.
 SIM: Pipeline = (
     "lower-swizzle",
@@ -199,7 +207,16 @@ def pipeline(backend: str, transport: str, arch: int | str | None = None, name: 
 
 def named() -> dict[str, Pipeline]:
     """The pipelines by name, as documentation shows them."""
-    return {"front": FRONT, **PIPELINES, "host": HOST, "overlap": OVERLAP, "cuda": NVIDIA, "hip": AMD, "sim": SIM} | {
+    return {
+        "front": FRONT,
+        **PIPELINES,
+        "host": HOST,
+        "overlap": OVERLAP,
+        "cuda": NVIDIA,
+        "ttgir": TTGIR,
+        "hip": AMD,
+        "sim": SIM,
+    } | {
         "sim-costs": SIM_COSTS,
         "sim-timing": SIM_TIMING,
     }

@@ -151,9 +151,10 @@ def _pipeline_of(fn: Any) -> str:
 
 def check_passes(target: Target, names: Iterable[str], pipeline: str | Iterable[str] = "default") -> None:
     """Raise ValueError, listing the passes that run for the target, unless ``names`` are among them (or "all")."""
-    from ditron_compiler.pipeline import front, lowering
+    from ditron_compiler.pipeline import TTGIR, front, lowering
 
     passes = front(pipeline) + lowering(target.backend, target.transport, target.arch, target.sanitize)
+    passes += TTGIR if target.backend == "cuda" else ()
     known = list(dict.fromkeys(entry.partition("{")[0] for entry in passes))
     for name in names:
         if name not in known and name != "all":
@@ -276,11 +277,14 @@ class _Compilation:
 
         from ditron_compiler.frontend.libraries import missing_libraries
         from ditron_compiler.frontend.source import lower_to_triton
+        from ditron_compiler.frontend.stages import add_passes
 
         module = lower_to_triton(mixed, self.target, self.options, self.context, self.observe, self.instrumentation)
         metadata: dict[str, Any] = {"target": self.gpu, **self.options.__dict__}
         stages: dict[str, Callable] = {}
         self.backend.add_stages(stages, self.options, Language.TRITON)
+        if self.target.backend == "cuda":
+            add_passes(stages, self.options, int(self.target.arch), self.instrumentation)
         for stage, lower in stages.items():
             if stage != "ttir" and stage not in self.wanted:
                 break

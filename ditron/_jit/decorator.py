@@ -9,7 +9,8 @@
 The same launch runs on this rank's GPU or, when the group is a simulated one, on the simulator. A ``ditron.jit``
 function may also be called from a kernel, as a helper, like a ``triton.jit`` one.
 
-Everything is local to the decorated function: no Triton hook is set, and ``triton.jit`` kernels are compiled as ever.
+Everything is local to the decorated function, ``triton.jit`` kernels are compiled as ever: a Triton hook is set only
+while one of ours is compiled, and is for that thread.
 """
 
 from __future__ import annotations
@@ -36,6 +37,7 @@ from ditron_compiler.errors import CompileError, DitronError
 from ditron_compiler.frontend.libraries import device_libraries
 from ditron_compiler.frontend.local_names import KnowsItsLocals
 from ditron_compiler.frontend.source import CONTEXT_ARGUMENT, CONTEXT_TYPE, DitronSource
+from ditron_compiler.frontend.stages import passes_on_ttgir
 from ditron_compiler.frontend.targets import Target
 from ditron_compiler.pipeline import front
 
@@ -136,7 +138,9 @@ class DitronJITFunction(KnowsItsLocals):
         """``triton.compile`` with the transport's device libraries linked."""
         options = dict(options or {})
         options["extern_libs"] = dict(options.get("extern_libs") or {}) | device_libraries(ditron_target)
-        return attach_group(triton.compile(src, target=target, options=options, **kwargs), lambda: self._latest_group())
+        with passes_on_ttgir():
+            compiled = triton.compile(src, target=target, options=options, **kwargs)
+        return attach_group(compiled, lambda: self._latest_group())
 
     def __repr__(self) -> str:
         return f"DitronJITFunction({self.module}:{self.fn.__qualname__})"

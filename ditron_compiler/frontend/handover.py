@@ -7,6 +7,7 @@ one that both read whatever their versions, and it keeps every location, which d
 from __future__ import annotations
 
 import os
+import re
 import tempfile
 from typing import Any
 
@@ -17,6 +18,8 @@ __all__ = ["from_triton", "print_generic", "to_triton"]
 
 # Name of the function that makes Triton print generic form; not an identifier a kernel can have.
 _MARKER = "ditron.print_generic"
+# The definition of an alias of a layout, as of shared memory.
+_LAYOUT = re.compile(r"^(#\w+) = (#ttn?g\..*)\n", re.MULTILINE)
 
 
 def print_generic(module: Any) -> str:
@@ -41,10 +44,25 @@ def from_triton(module: Any, context: ir.Context) -> ir.Module:
     """
     # Triton's modules contain dialects that we do not register: tl.debug_barrier is gpu.barrier.
     context.allow_unregistered_dialects = True
-    parsed = ir.Module.parse(print_generic(module), context)
+    parsed = ir.Module.parse(_without_aliases(print_generic(module)), context)
     marker = next(op for op in parsed.body.operations if isinstance(op, tt.FuncOp) and op.sym_name.value == _MARKER)
     marker.erase()
     return parsed
+
+
+def _without_aliases(text: str) -> str:
+    """The text of a module in which layouts are written where they are used: within types that we do not know, our MLIR
+    would keep the names of their aliases, and lose what those stand for.
+    """
+    layouts = dict(_LAYOUT.findall(text))
+    if not layouts:
+        return text
+    names = re.compile(rf"(?:{'|'.join(layouts)})\b")
+
+    def expand(part: str) -> str:
+        return names.sub(lambda match: expand(layouts[match[0]]), part)
+
+    return expand(_LAYOUT.sub("", text))
 
 
 def to_triton(module: ir.Module, context: Any) -> Any:

@@ -21,6 +21,7 @@ from ditron_compiler import host, ir
 from ditron_compiler.frontend.diagnostics import raise_compile_errors
 from ditron_compiler.frontend.libraries import device_libraries
 from ditron_compiler.frontend.source import compiler_key, lower_to_triton
+from ditron_compiler.frontend.stages import passes_on_ttgir
 from ditron_compiler.frontend.targets import Target
 from ditron_compiler.ir.dialects import arith, tt
 
@@ -82,7 +83,8 @@ def compile_for_gpu(text: str, symbol: str, options: Mapping[str, Any], target: 
     """The kernel in ``text``, compiled by Triton or found in its cache."""
     options = dict(options)
     options["extern_libs"] = dict(options.get("extern_libs") or {}) | device_libraries(target)
-    return triton.compile(_ModuleSource(text, symbol, target), target=target.gpu_target(), options=options)
+    with passes_on_ttgir():
+        return triton.compile(_ModuleSource(text, symbol, target), target=target.gpu_target(), options=options)
 
 
 class DeviceKernel:

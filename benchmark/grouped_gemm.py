@@ -109,9 +109,8 @@ class Problem:
     def torch(self) -> Callable[[], torch.Tensor]:
         return lambda: torch._grouped_mm(self.rows, self.w.transpose(1, 2), offs=self.offsets)
 
-    def ours(self, form: tuple[int, ...], few: bool, gather: bool) -> tuple[Callable[[], object], torch.Tensor]:
-        """A call, and the rows of its result, which has padding between experts, in the order of the routes."""
-        BM, BN, BK, stages, warps, group, resident = form
+    def tables(self, BM: int) -> tuple[torch.Tensor, torch.Tensor, torch.Tensor, torch.Tensor]:
+        """Where routes are among rows that are padded to whole tiles of an expert; slots, tiles and their number."""
         padded = (self.counts + BM - 1) // BM * BM
         begins = padded.cumsum(0) - padded
         places = begins[self.expert] + torch.arange(len(self.slot), device="cuda")
@@ -122,10 +121,15 @@ class Problem:
         many = padded // BM
         first, zero = begins // BM, torch.zeros_like(many)  # a run for each expert, of stage 0
         table = torch.stack([torch.arange(self.experts, device="cuda"), first, first, many, zero, zero], 1).int()
-        tiles = table.repeat_interleave(many, 0)
         count = torch.tensor([total // BM], dtype=torch.int32, device="cuda")
-        rows = placed(self.rows, places, total)
-        out = torch.full((total, self.N), float("nan"), dtype=torch.bfloat16, device="cuda")
+        return places, slots, table.repeat_interleave(many, 0), count
+
+    def ours(self, form: tuple[int, ...], few: bool, gather: bool) -> tuple[Callable[[], object], torch.Tensor]:
+        """A call, and the rows of its result, which has padding between experts, in the order of the routes."""
+        BM, BN, BK, stages, warps, group, resident = form
+        places, slots, tiles, count = self.tables(BM)
+        rows = placed(self.rows, places, len(slots))
+        out = torch.full((len(slots), self.N), float("nan"), dtype=torch.bfloat16, device="cuda")
         x = self.x
         descriptors = (
             TensorDescriptor.from_tensor(rows, [BM, BK]),
@@ -135,7 +139,7 @@ class Problem:
         constants |= {"PROGRAMS": resident * self.programs, "GROUP": group, "num_stages": stages, "num_warps": warps}
         scales = (None, None)
         if self.scale_w is not None:
-            scales = (self.scale_x if gather else placed(self.scale_rows, places, total)), self.scale_w
+            scales = (self.scale_x if gather else placed(self.scale_rows, places, len(slots))), self.scale_w
             constants["SCALED"] = True
         tables = (slots, tiles, count, *scales, self.N, self.K)
         grid = (resident * self.programs,)

@@ -19,6 +19,7 @@ from ditron.kernels.grouped import (
     expert_tile,
     gathered_rows,
     grouped_product,
+    products_of_step,
     scale_of_weights,
     store_grouped,
     weights_descriptor,
@@ -228,7 +229,7 @@ def ag_moe_program(
     matrices of ``w`` [experts * N, K] transposed.
 
     ``row_slot``, ``tiles`` and ``num_tiles``: of a plan for ``block[0]`` rows in a tile. Memory is kept for up to
-    ``capacity`` tokens of a rank. ``whole_k``: K is a multiple of ``block[2]``. ``swap_ab``: as
+    ``capacity`` tokens of a rank. ``whole_k``: as of :func:`grouped_product`. ``swap_ab``: as
     :func:`grouped_product` says. ``gated``: ``rows`` are SwiGLU of the products with ``w`` [experts * 2 * N, K], in
     which each expert's N gates come first. ``scale_x`` [tokens, K / 128] and ``scale_w`` [experts, N / 128, K / 128]:
     of quantized ``x`` and ``w``.
@@ -477,7 +478,8 @@ def ag_moe_rows(
                 f"ag_moe: {chosen['programs']} programs do not run at one time on {group.sms} multiprocessors: give "
                 "fewer programs=, or algorithm='copied'"
             )
-        chosen["whole_k"] = K % chosen["block"][2] == 0
+        rows, _, depth = chosen["block"]
+        chosen["whole_k"] = K % (depth * products_of_step(rows, scaled)) == 0
         scales = (aligned(scale_x), aligned(scale_w)) if scaled else (None, None)
         capacity = capacity_for(tokens if algorithm == "copied" else x.numel())
         tables_of_rows = plan.row_slot, plan.tiles, plan.num_tiles

@@ -9,6 +9,7 @@ import torch
 from ditron.distributed.group import Group
 from ditron.kernels.operands import SCALE_BLOCK
 from ditron.kernels.routing import Plan
+from ditron.kernels.tiles import MAX_REGISTERS
 from ditron.tuning.lookup import tuned
 from ditron.tuning.problem import Options, Problem
 from ditron_compiler.errors import DitronError
@@ -21,8 +22,8 @@ FEW_ROWS = 32
 
 def block_rows(average: int, scaled: bool = False) -> int:
     """Rows in a tile, by how many an expert has on average, ``scaled`` if of fp8 (docs/results/moe.md)."""
-    if scaled:  # two or three programs of few registers, of which one computes while another scales what it has
-        return 16 if average <= 48 else 64
+    if scaled:  # up to 64: two or three programs of few registers, of which one computes while another scales
+        return 16 if average <= 48 else 64 if average <= 256 else 128
     return 16 if average <= 8 else 32 if average <= 24 else 64 if average <= 96 else 128
 
 
@@ -31,8 +32,9 @@ def tiles_for(block_m: int, small: bool, scaled: bool = False) -> dict[str, Any]
     if small:
         return {"block": (block_m, 32, 32), "programs": 3, "num_warps": 4, "swap_ab": block_m <= FEW_ROWS}
     if scaled:
-        tiles = {"block": (block_m, 128, 128), "num_warps": 8 if block_m >= 128 else 4, "group_m": 16}
-        tiles["stages"] = 5 if block_m == 32 else 4
+        tiles = {"block": (block_m, 128, 128), "num_warps": 4, "stages": 5 if block_m == 32 else 4, "group_m": 16}
+        if block_m >= 128:
+            tiles |= {"num_warps": 8, "stages": 3, "group_m": 8, "maxnreg": MAX_REGISTERS}
     elif block_m <= FEW_ROWS:
         tiles = {"block": (block_m, 128, 128), "num_warps": 4, "stages": 5, "group_m": 16}
     else:

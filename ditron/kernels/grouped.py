@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from typing import Any
 
+import triton
 import triton.language as tl
 from triton.tools.tensor_descriptor import TensorDescriptor
 
@@ -16,6 +17,7 @@ __all__ = [
     "gathered_rows",
     "grouped_product",
     "grouped_step",
+    "products_of_step",
     "scale_of_rows",
     "scale_of_weights",
     "store_grouped",
@@ -93,20 +95,29 @@ def scale_of_weights(scale_ptr, expert, col, N, K):
     return scale_ptr + (expert * tl.cdiv(N, 128) + col // 128).to(tl.int64) * tl.cdiv(K, 128)
 
 
+@triton.constexpr_function
+def products_of_step(BM, SCALED):
+    """How many parts of K an iteration multiplies: of many quantized rows two, one of which is scaled while tensor
+    cores compute the other (the pass overlap-promotion). With fewer rows several programs share an SM for that.
+    """
+    return 2 if SCALED and BM >= 128 else 1
+
+
 @ditron.jit
-def grouped_step(acc, rows, w, scale_rows, scale_w, exists, k, SWAP_AB: tl.constexpr, SCALED: tl.constexpr):
+def grouped_step(acc, rows, w, scale_rows, scale_w, exists, k, K, SWAP_AB: tl.constexpr, SCALED: tl.constexpr):
     """``acc`` plus ``rows`` [BM, BK] times ``w`` [BN, BK] transposed, or if ``SWAP_AB`` the transpose of that.
 
     ``SCALED``: they are quantized and from ``k`` on along K. The sum of these products leaves the tensor cores, which
     add with 14 bits, and is scaled and added in fp32. Of rows that do not exist [BM], if that is no None, nothing is
-    loaded.
+    loaded. Behind ``K`` both are zero, and have the last scales.
     """
     if SCALED:
+        block = tl.minimum(k, K - 1) // 128
         if exists is None:
-            scale = tl.load(scale_rows + k // 128)
+            scale = tl.load(scale_rows + block)
         else:
-            scale = tl.load(scale_rows + k // 128, mask=exists, other=0.0)
-        scale *= tl.load(scale_w + k // 128)
+            scale = tl.load(scale_rows + block, mask=exists, other=0.0)
+        scale *= tl.load(scale_w + block)
         if SWAP_AB:
             acc += tl.dot(w, rows.T) * scale[None, :]
         else:
@@ -142,7 +153,8 @@ def grouped_product(
     """``BM`` rows times the transpose of ``BN`` rows of ``w_desc`` from ``w_row`` on, in fp32: [BM, BN].
 
     The rows are those of a descriptor ``a`` from ``a_row`` on, or with ``GATHER`` where the pointers ``a`` [BM, BK] to
-    their first elements are, zero where not ``exists`` [BM, 1]. ``WHOLE_K``: K is a multiple of ``BK``.
+    their first elements are, zero where not ``exists`` [BM, 1]. ``WHOLE_K``: K is a multiple of ``BK``, of twice that
+    where an iteration has two products.
     ``W_IS_KN``: times ``K`` rows of ``w_desc`` from ``w_row`` on, ``BN`` columns from ``w_column`` on.
     ``GATED``: SwiGLU of the products with ``BN / 2`` gates of the expert ``w_row`` from ``w_column`` on, and with as
     many rows of what they multiply: [BM, BN / 2].
@@ -162,25 +174,28 @@ def grouped_product(
         acc = tl.zeros((BN, BM), tl.float32)
     else:
         acc = tl.zeros((BM, BN), tl.float32)
-    for k in range(tl.cdiv(K, BK)):
-        if GATHER:
-            mask = exists if WHOLE_K else exists & (k * BK + column < K)[None, :]
-            rows = tl.load(a + k * BK, mask=mask, other=0.0)
-        else:
-            rows = a.load([a_row, k * BK])
-        if W_IS_KN:
-            w = w_desc.load([w_row + k * BK, w_column])
-            if not WHOLE_K:  # behind an expert's rows are the next one's
-                w = tl.where((k * BK + column < K)[:, None], w, 0.0)
-            w = w.T
-        elif SPLIT:
-            w = w_desc.load([w_row, 0, w_column, k * BK]).reshape(BN // 2, BK)
-            up = tl.dot(w_desc.load([w_row, 1, w_column, k * BK]).reshape(BN // 2, BK), rows.T, up)
-        elif GATED:
-            w = w_desc.load([w_row, 0, w_column, k * BK]).reshape(BN, BK)
-        else:
-            w = w_desc.load([w_row, k * BK])
-        acc = grouped_step(acc, rows, w, scale_rows, scale_w, row_exists, k * BK, SWAP_AB, SCALED)
+    PRODUCTS: tl.constexpr = products_of_step(BM, SCALED)
+    for step in range(tl.cdiv(K, PRODUCTS * BK)):
+        for product in tl.static_range(PRODUCTS):
+            k = (step * PRODUCTS + product) * BK
+            if GATHER:
+                mask = exists if WHOLE_K else exists & (k + column < K)[None, :]
+                rows = tl.load(a + k, mask=mask, other=0.0)
+            else:
+                rows = a.load([a_row, k])
+            if W_IS_KN:
+                w = w_desc.load([w_row + k, w_column])
+                if not WHOLE_K:  # behind an expert's rows are the next one's
+                    w = tl.where((k + column < K)[:, None], w, 0.0)
+                w = w.T
+            elif SPLIT:
+                w = w_desc.load([w_row, 0, w_column, k]).reshape(BN // 2, BK)
+                up = tl.dot(w_desc.load([w_row, 1, w_column, k]).reshape(BN // 2, BK), rows.T, up)
+            elif GATED:
+                w = w_desc.load([w_row, 0, w_column, k]).reshape(BN, BK)
+            else:
+                w = w_desc.load([w_row, k])
+            acc = grouped_step(acc, rows, w, scale_rows, scale_w, row_exists, k, K, SWAP_AB, SCALED)
     if SPLIT:
         acc = swiglu(acc, up)
     elif GATED:

@@ -118,6 +118,7 @@ def product_of_rows(
         SCALED=scales is not None,
         num_warps=tiles.get("num_warps", 8),
         num_stages=tiles.get("stages", 4),
+        maxnreg=tiles.get("maxnreg"),
     )
     return out
 

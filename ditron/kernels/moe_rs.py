@@ -21,7 +21,7 @@ from ditron.distributed.torch_groups import AnyGroup
 from ditron.kernels.combine import CHUNK, chunk_tile, count_tile, count_tiles_that_are_left, sum_chunk
 from ditron.kernels.dispatch import torch_operator
 from ditron.kernels.expert_schedules import block_of_experts, check_tile, programs_at_once, tiles_for, tuned_for_plan
-from ditron.kernels.grouped import grouped_step, scale_of_rows, scale_of_weights, store_grouped
+from ditron.kernels.grouped import grouped_step, products_of_step, scale_of_rows, scale_of_weights, store_grouped
 from ditron.kernels.operands import aligned, capacity_for, grouped_operands, in_group, result
 from ditron.kernels.routing import Plan, tables_on_host
 from ditron.kernels.schedules import check_schedule
@@ -67,13 +67,12 @@ def moe_product_kernel(
     """``y`` [max_rows, H] = rows times their experts' matrices, transposed; tiles by chunks of columns, counted with
     ``COUNT``.
     """
-    own = dl.rank()
-    worker = tl.program_id(0)
+    own, worker = dl.rank(), tl.program_id(0)
     if COUNT:
         dl.notify(started_ptr, own, 1, op="add", scope="gpu")
-    tiles_m = tl.load(num_tiles_ptr)
-    tiles_n = tl.cdiv(H, BN)
-    k_steps = tl.cdiv(K, BK)
+    tiles_m, tiles_n = tl.load(num_tiles_ptr), tl.cdiv(H, BN)
+    PRODUCTS: tl.constexpr = products_of_step(BM, SCALED)
+    k_steps = tl.cdiv(K, PRODUCTS * BK)
     publish_at = tl.minimum(4, k_steps - 1)  # by then the stores of the tile before have completed: nothing waits
     if worker == 0:  # what the call before sent to this rank has been added
         for step in range(1, RANKS):
@@ -90,12 +89,13 @@ def moe_product_kernel(
             acc = tl.zeros((BN, BM), tl.float32)
         else:
             acc = tl.zeros((BM, BN), tl.float32)
-        for k in range(k_steps):
-            a = rows_desc.load([m * BM, k * BK])
-            w = w_desc.load([w_row, k * BK])
-            acc = grouped_step(acc, a, w, scale_rows, scale_w, None, k * BK, SWAP_AB, SCALED)
+        for step in range(k_steps):
+            for product in tl.static_range(PRODUCTS):
+                k = (step * PRODUCTS + product) * BK
+                a, w = rows_desc.load([m * BM, k]), w_desc.load([w_row, k])
+                acc = grouped_step(acc, a, w, scale_rows, scale_w, None, k, K, SWAP_AB, SCALED)
             if COUNT:
-                if (k == publish_at) & (tile >= PROGRAMS):
+                if (step == publish_at) & (tile >= PROGRAMS):
                     count_tile(counts_ptr, tile - PROGRAMS, tiles_m, tiles_n, width)
         store_grouped(y_ptr, y_desc, m * BM, n * BN, acc, H, 2, SWAP_AB)
     if COUNT:
@@ -130,8 +130,7 @@ def moe_sum_kernel(
     ALL: tl.constexpr,
 ):
     """Some chunks of ``out`` [tokens, H], of ``width`` tiles of columns; with ``WAIT`` when they have been counted."""
-    pid = tl.program_id(0)
-    workers = tl.num_programs(0)
+    pid, workers = tl.program_id(0), tl.num_programs(0)
     dl.wait(done_ptr, RANKS - 1, epoch)
     for chunk in range(first_chunk, last_chunk):
         counted_ptr = y_ptr
@@ -307,8 +306,9 @@ def moe_rs_program(
     moe_sum_kernel[(adders,)](*of_sums, splits, first, chunks, dh.epoch(), WAIT=False, **options)
 
 
-def _algorithm(block_m: int, K: int) -> str:
-    return "beside" if block_m >= 128 and K >= OVERLAPPED_DEPTH else "after"
+def _algorithm(block_m: int, K: int, scaled: bool = False) -> str:
+    is_deep = K >= OVERLAPPED_DEPTH and not scaled  # the product of fp8 leaves no registers for sums
+    return "beside" if block_m >= 128 and is_deep else "after"
 
 
 def _sums(algorithm: str, block_m: int, H: int, columns: int) -> Options:
@@ -327,11 +327,11 @@ def _schedule(group: Group, plan: Plan, w: torch.Tensor, algorithm: str | None, 
         algorithm = algorithm or "beside"
         chosen |= {"chunk_tiles": 1, "sums": (8, 32), "sum_warps": 4, "beside": 2, "adders": 3}
     else:
-        algorithm = algorithm or _algorithm(plan.block_m, K)
+        algorithm = algorithm or _algorithm(plan.block_m, K, scaled)
         chosen["programs"] = programs_at_once(group, plan.block_m, scaled, given)
         chosen |= {"beside": group.sms, "adders": 4 * group.sms, "chunk_tiles": -(-H // columns)}
         chosen |= _sums(algorithm, plan.block_m, H, columns)
-        if plan.block_m >= 128:
+        if plan.block_m >= 128 and not scaled:
             chosen["maxnreg"] = 192
     return chosen | {"overlap": algorithm == "beside"} | given
 

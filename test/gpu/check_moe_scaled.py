@@ -95,7 +95,7 @@ class ScaledFirst(ScaledSecond):
 
 
 def cases(small: bool) -> Iterator[tuple[str, Callable[[], Calls]]]:
-    H, K = (136, 128) if small else (1032, 512)
+    H, K = (136, 128) if small else (1032, 640)  # two and a half iterations of two products
 
     def first(what: str, tokens: int, block_m: int, **options: Any) -> Callable[[], Calls]:
         return partial(ScaledFirst, what, tokens, parallel, block_m, options, H, K)

@@ -148,6 +148,29 @@ def test_sums(ranks, top_k, parallel, block_m, what, options):
     run(main, ranks=ranks)
 
 
+@pytest.mark.parametrize("K", [256, 384])
+def test_tiles_of_many_rows(K):
+    """As on GPUs, where an iteration multiplies two parts of K, of which the last one may have but one."""
+    tokens, block = 40, (128, 128, 128)
+    problem, ids = Problem(2, tokens, 2, 4, "ep", K=K), drawn(2, tokens, 2, 4, seed=1)
+    generator = torch.Generator().manual_seed(5)
+    of_route, of_scale = quantized(torch.randn(2, 2 * tokens * 2, K, generator=generator))
+
+    def main():
+        rank = ditron.rank()
+        plan, w, scale_w = problem.plan(ids, block_m=128), problem.w[rank], problem.scale_w[rank]
+        scales = {"scale_x": problem.scale_x[rank], "scale_w": scale_w}
+        problem.check_first(kernels.ag_moe(problem.x[rank], w, plan, block=block, **scales), plan, ids)
+        row = plan.route_row.view(-1).long()
+        rows = torch.full((plan.max_rows, K), float("nan")).to(FP8)
+        scale = torch.full((plan.max_rows, K // 128), float("nan"))
+        rows[row[row >= 0]], scale[row[row >= 0]] = of_route[rank][row >= 0], of_scale[rank][row >= 0]
+        got = kernels.moe_rs(rows, w, plan, scale_rows=scale, scale_w=scale_w, block=block)
+        problem.check_sums(got, plan, ids, of_route, of_scale)
+
+    run(main, ranks=2)
+
+
 @pytest.mark.parametrize("algorithm", ["copied", "stored"])
 def test_scales_of_each_call(algorithm):
     """However ranks and programs take turns, a call's tokens meet their own scales, which another rank has sent."""

@@ -16,6 +16,8 @@ from ditron_compiler.instrumentation import Instrumentation
 
 __all__ = ["add_passes", "passes_on_ttgir"]
 
+_lock = threading.RLock()
+
 
 def add_passes(
     stages: dict[str, Callable], options: Any, capability: int | None, instrumentation: Instrumentation | None = None
@@ -46,9 +48,11 @@ def _has_promotions(text: str) -> bool:
 
 @contextmanager
 def passes_on_ttgir() -> Iterator[None]:
-    """What ``triton.compile`` compiles in this thread goes through our passes; only a hook reaches its stages."""
+    """What ``triton.compile`` compiles in this thread goes through our passes; only a hook reaches its stages.
+
+    One thread at a time: the hook is the process's, and one that another thread had removed would be missed in silence.
+    """
     runtime, thread = knobs.runtime, threading.get_ident()
-    before = runtime.add_stages_inspection_hook
 
     def add(backend: Any, stages: dict, options: Any, language: Any, capability: int | None) -> None:
         if before is not None:
@@ -56,8 +60,10 @@ def passes_on_ttgir() -> Iterator[None]:
         if threading.get_ident() == thread:
             add_passes(stages, options, capability)
 
-    runtime.add_stages_inspection_hook = add
-    try:
-        yield
-    finally:
-        runtime.add_stages_inspection_hook = before
+    with _lock:
+        before = runtime.add_stages_inspection_hook
+        runtime.add_stages_inspection_hook = add
+        try:
+            yield
+        finally:
+            runtime.add_stages_inspection_hook = before

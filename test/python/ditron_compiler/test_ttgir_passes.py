@@ -86,3 +86,22 @@ def test_no_stage_ttgir():
 def test_multiplications_that_must_not_be_fused():
     options = {"enable_fp_fusion": False}
     assert "pendings = 1" not in compiled(FP8_TILE, stages=3, **options).asm["ttgir"]
+
+
+def test_a_hook_is_not_removed_by_another_thread():
+    entered, left, changed = threading.Event(), threading.Event(), []
+
+    def second():
+        with passes_on_ttgir():
+            entered.set()
+            left.wait(10)
+            changed.append(wrapped())
+
+    thread = threading.Thread(target=second)
+    with passes_on_ttgir():
+        thread.start()
+        entered.wait(0.2)  # which it does only when this one has left
+        changed.append(wrapped())
+    left.set()
+    thread.join()
+    assert changed == [True, True] and knobs.runtime.add_stages_inspection_hook is None

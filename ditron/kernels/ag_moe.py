@@ -12,7 +12,7 @@ import ditron
 import ditron.host as dh
 import ditron.language as dl
 from ditron.distributed.torch_groups import AnyGroup
-from ditron.kernels.dispatch import torch_operator
+from ditron.kernels.dispatch import is_plain_call, torch_operator
 from ditron.kernels.expert_activation import swiglu_rows
 from ditron.kernels.expert_schedules import block_of_experts, check_tile, programs_at_once, tiles_for, tuned_for_plan
 from ditron.kernels.grouped import (
@@ -410,14 +410,10 @@ def ag_moe(
         raise DitronError(f"ag_moe: plan must be a Plan, got {type(plan).__name__}: make one with moe_plan")
     options = {"scale_x": scale_x, "scale_w": scale_w, "out": out, "num_experts": plan.num_experts, **schedule}
     options |= {"group": group, "algorithm": algorithm}
-    if activation == "swiglu" and (torch.compiler.is_compiling() or _records_gradients(x, w)):
-        rows = ag_moe_rows(x, w, plan.tables, **options)  # which the gradient needs
+    if activation == "swiglu" and not is_plain_call((x, w, plan.tables)):
+        rows = ag_moe_rows(x, w, plan.tables, **options)  # which the gradient needs; torch's operator has no activation
         return swiglu_rows(rows, plan.tables, group=group)
     return ag_moe_rows(x, w, plan.tables, activation=activation, **options)
-
-
-def _records_gradients(*tensors: torch.Tensor) -> bool:
-    return torch.is_grad_enabled() and any(isinstance(t, torch.Tensor) and t.requires_grad for t in tensors)
 
 
 @torch_operator("num_experts", "scale_x", "scale_w")

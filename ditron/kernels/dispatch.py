@@ -16,7 +16,7 @@ from ditron.kernels.operands import require_tensor
 from ditron.kernels.scales import check_scaling
 from ditron_compiler.errors import DitronError
 
-__all__ = ["SCALING", "torch_operator"]
+__all__ = ["SCALING", "is_plain_call", "torch_operator"]
 
 #: Arguments of products of quantized operands: torch's operator of those is another one, without gradients.
 SCALING = ("scale_a", "scale_b", "out_dtype", "use_fast_accum")
@@ -56,7 +56,7 @@ def torch_operator(*traced: str) -> Callable[[Callable[P, R]], Callable[P, R]]:
                 check_scaling(name, args[0] if args else options.get("a"), options)
             if scaled or quantizes:
                 _check_no_gradients(name.removesuffix("_rows"), (*args, *options.values()))
-            if not torch.compiler.is_compiling() and _is_plain((*args, *options.values())):
+            if is_plain_call((*args, *options.values())):
                 return function(*args, group=group, **options)
             for option in list(options):
                 if option not in traced and options.pop(option) is not None:
@@ -144,6 +144,11 @@ def _is_converted(value: Any, device: str) -> bool:
         and value.dtype != torch.float64
         and value.device.type == device
     )
+
+
+def is_plain_call(values: tuple) -> bool:
+    """Whether an operator with these arguments is called as it is, not through ``torch.ops.ditron``."""
+    return not torch.compiler.is_compiling() and _is_plain(values)
 
 
 def _is_plain(values: tuple) -> bool:

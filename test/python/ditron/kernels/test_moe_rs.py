@@ -1,5 +1,6 @@
 """The second half of mixture-of-experts layers, and whole layers, against torch on simulated ranks."""
 
+import functools
 import importlib
 import sys
 from pathlib import Path
@@ -7,6 +8,7 @@ from pathlib import Path
 import pytest
 import torch
 from test_moe import corpus, drawn, run
+from torch.utils.flop_counter import FlopCounterMode
 
 import ditron
 from ditron import kernels
@@ -169,6 +171,29 @@ def test_activation(swap_ab):
         gate, up = torch.einsum("rk,rnk->rn", x.view(-1, 32)[here // 2].double(), w[rank][expert].double()).chunk(2, 1)
         exact = torch.nn.functional.silu(gate) * up
         torch.testing.assert_close(rows[row[here]].double(), exact, rtol=1e-3, atol=1e-3)
+
+    run(main, ranks=2)
+
+
+class Subclass(torch.Tensor):
+    pass
+
+
+def test_a_layer_that_torch_sees():
+    """A mode that sees torch's operators, and subclasses of tensors: those have no activation in the first product."""
+    x, ids = torch.randn(2, 8, 32).bfloat16(), drawn(2, 8, 2, 4)
+    w13, w2 = torch.randn(2, 2, 64, 32).bfloat16() / 4, torch.randn(2, 2, 32, 32).bfloat16() / 4
+
+    def main():
+        rank = ditron.rank()
+        call = functools.partial(kernels.ep_moe, num_experts=4)
+        given = x[rank], ids[rank], None, w13[rank], w2[rank]
+        with_gradients = call(x[rank].clone().requires_grad_(), *given[1:]).detach()
+        with FlopCounterMode(display=False):
+            seen = call(*given)
+        assert torch.equal(seen, with_gradients)
+        assert torch.equal(call(x[rank].as_subclass(Subclass), *given[1:]).as_subclass(torch.Tensor), with_gradients)
+        torch.testing.assert_close(call(*given), with_gradients, rtol=2e-2, atol=2e-2 * float(seen.abs().max()))
 
     run(main, ranks=2)
 

@@ -133,8 +133,8 @@ def _again(group: Group, recording: _Recording, values: tuple, result: Any) -> _
     places = {value.data_ptr(): place for place, value in enumerate(everything) if isinstance(value, torch.Tensor)}
     if len(places) != sum(isinstance(value, torch.Tensor) for value in everything):
         return None  # two begin at one address: which of them is an argument of the program?
-    if any(not tensor.is_contiguous() or tensor.storage_offset() for tensor in made):
-        return None
+    if any(not tensor.is_contiguous() or tensor.untyped_storage().nbytes() != tensor.nbytes for tensor in made):
+        return None  # a part of what the program may write
     program, args, constants = recording.runs[0]
     call = program.known_call(group, args, constants)
     leaves: list[tuple[int, int | float]] = []

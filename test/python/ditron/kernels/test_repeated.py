@@ -131,6 +131,21 @@ def gather_beside(x, other, *, group=None):
     return out
 
 
+@repeated.repeatable
+def gather_first(x, *, group=None):
+    out = x.new_empty(RANKS, x.numel())
+    with group:
+        repeated.run_alone(ll_gather_program, x, out, 64, block=64)
+    return out[:1]
+
+
+def test_results_that_are_a_part_of_what_is_written_are_not_remembered(machine, bodies):
+    for _ in range(2):
+        result = gather_first(torch.randn(64))
+        assert addresses(machine)[1] == result.data_ptr() and result.untyped_storage().nbytes() == RANKS * result.nbytes
+    assert bodies == ["ll_gather_program"] * 2 and not machine.group.repeated
+
+
 def test_operands_that_the_program_does_not_see_are_not_compared_and_not_remembered(machine, bodies):
     for _ in range(2):
         gather_beside(torch.randn(64), torch.randn(64))

@@ -14,6 +14,7 @@ from ditron_compiler import host, ir
 from ditron_compiler.analysis.linear import Polynomial
 from ditron_compiler.errors import DitronError
 from ditron_compiler.host.rows import PitchedRows, pitched_rows
+from ditron_compiler.host.slots import location
 from ditron_compiler.ir.dialects import ditron
 
 if TYPE_CHECKING:
@@ -282,7 +283,7 @@ class CapturedPlanner(Planner):
         self.first_value = count + 16 if own is None else own
         advance = self.runner.builtin(
             "advance",
-            steps[0].loc,
+            location(self.runner.executable.program),  # without a step the call counts, too
             SLOPES=tuple(slope for slope, _ in self.values),
             OFFSETS=tuple(offset for _, offset in self.values),
         )

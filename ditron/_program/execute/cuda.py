@@ -182,8 +182,12 @@ class CudaRunner:
             if actions is None:
                 actions = self._plan(shape, stream, epoch)
         shape.device.order.begin(stream, capturing)
-        for action in actions:
-            action(bases, epoch)
+        try:
+            for action in actions:
+                action(bases, epoch)
+        except BaseException:
+            shape.device.later = 0  # its kernels may not have counted it: the next call is counted before its kernels
+            raise
         shape.device.order.end(stream, capturing)
         self.group.after_launch()
 

@@ -6,7 +6,8 @@ import triton.language as tl
 
 import ditron
 import ditron.host as dh
-from ditron._program.execute import builtin_kernels
+from ditron import DitronError
+from ditron._program.execute import builtin_kernels, cuda
 from ditron._program.execute.kernels import with_count
 
 # ruff: noqa: F811 - tests take the fixture by its name
@@ -31,6 +32,11 @@ def tells(out):
 
 
 @ditron.program
+def tells_once(out):
+    tell[(out.shape[0],)](out, dh.epoch())
+
+
+@ditron.program
 def tells_two_numbers(out):
     tell_twice[(out.shape[0],)](out, dh.epoch(), dh.epoch() - 1)
 
@@ -51,11 +57,11 @@ def tells_and_signals(out):
     dh.signal_write(dh.symm_zeros(1, dtype=torch.int64, name="signals")[0], 1, 1)
 
 
-def launched(machine, program, capturing=False, stream=5):
+def launched(machine, program, capturing=False, stream=5, rows=6):
     machine.capturing, machine.stream, machine.library.capture = capturing, stream, int(capturing)
     machine.library.log.clear()
     machine.triton.launches.clear()
-    program(torch.zeros(6, dtype=torch.int64))
+    program(torch.zeros(rows, dtype=torch.int64))
     return [(source.name, arguments) for source, _, arguments in machine.triton.launches]
 
 
@@ -86,6 +92,29 @@ def test_other_programs_are_counted_before_their_kernels(machine, program):
     launched(machine, program)
     for capturing in (True, False, False):
         assert launched(machine, program, capturing)[0][0] == f"{program.fn.__name__}_advance"
+
+
+def test_a_call_without_programs_is_counted(machine):
+    """Of an empty grid nothing is launched; other ranks' grids may not be empty."""
+    for capturing in (False, True, False, False):
+        launched(machine, tells_once, capturing, rows=16)
+    for rows, names in ((0, ["tells_once_advance"]), (16, ["tell"]), (0, ["tells_once_advance"]), (16, ["tell"])):
+        assert [name for name, _ in launched(machine, tells_once, rows=rows)] == names
+    assert launched(machine, tells_once, capturing=True, rows=0)[0][0] == "tells_once_advance"
+
+
+def test_the_call_after_one_that_failed_is_counted_before_its_kernels(machine, monkeypatch):
+    """Whether the kernels of the one that failed have counted it is not known."""
+    for capturing in (False, True, False, False):
+        launched(machine, tells, capturing)
+    loaded = len(machine.group.loaded)
+    with monkeypatch.context() as patch, pytest.raises(DitronError, match="recording an event"):
+        patch.setattr(cuda.driver(), "_record", lambda event, stream: 700)
+        launched(machine, tells)
+    [(name, (count, *_)), *kernels] = launched(machine, tells)
+    assert name == "tells_advance" and [arguments[1] for _, arguments in kernels] == [count + 16] * 2
+    assert [name for name, _ in launched(machine, tells)] == ["tell", "tell"]
+    assert len(machine.group.loaded) == loaded
 
 
 def test_what_kernels_and_captured_calls_count():

@@ -137,7 +137,7 @@ class Program:
             args, kwargs = self._bind(args, kwargs)
         try:
             leaves, form = flatten(args)
-            call = self._calls[group].get((form, argument_key(leaves), tuple(kwargs.items())))
+            call = self._calls[group].get((form, argument_key(leaves), _constants_key(kwargs)))
         except (AttributeError, KeyError, TypeError):  # a first call, or wrong arguments, which raise below
             call = None
         if call is None:
@@ -146,13 +146,13 @@ class Program:
             leaves, form = flatten(args)
             key = argument_key(leaves)
             call = runner.prepared(leaves, key)
-            self._calls.setdefault(group, LruCache(_MAX_CALLS))[form, key, tuple(kwargs.items())] = call
+            self._calls.setdefault(group, LruCache(_MAX_CALLS))[form, key, _constants_key(kwargs)] = call
         call(leaves)
 
     def known_call(self, group: Group, args: tuple, constants: Mapping[str, Any]) -> Any:
         """What runs calls with such arguments in a group, in which one has run."""
         leaves, form = flatten(args)
-        return self._calls[group].get((form, argument_key(leaves), tuple(constants.items())))
+        return self._calls[group].get((form, argument_key(leaves), _constants_key(constants)))
 
     def __get__(self, instance: Any, owner: type | None = None) -> Program:
         """As a method of ``instance``: a program of its own; what it reads of the object is constant in its trace."""
@@ -247,7 +247,7 @@ class Program:
         try:
             leaves, form = flatten(args)
             kinds = form, tuple([specialization_key(value) for value in leaves])
-            found = self._executables.get(key := (kinds, tuple(given.items()), target))
+            found = self._executables.get(key := (kinds, _constants_key(given), target))
         except TypeError as error:
             raise DitronError(
                 f"program {self.fn.__name__!r}: the values of keyword-only parameters are constants of "
@@ -257,7 +257,7 @@ class Program:
             raise self._wrong_argument(args) from None
         if found is None:  # cached as it is called, and with all defaults
             _, constants = self._bind(args, given)
-            whole = (kinds, tuple(constants.items()), target)
+            whole = (kinds, _constants_key(constants), target)
             if whole not in self._executables:
                 module, functions = self._trace(args, constants, target)
                 if self.sample_args is not None:
@@ -339,3 +339,13 @@ def _passes(given: str | Iterable[str]) -> pipeline.Pipeline:
             f"unknown pipeline {given!r} for programs: expected 'host', 'overlap' or a tuple of passes{near}"
         )
     return tuple(given)
+
+
+def _constants_key(constants: Mapping[str, Any]) -> tuple:
+    """Names and values, those that are equal but of other types apart: 1, 1.0 and True are different constants."""
+    return tuple([(name, _constant_key(value)) for name, value in constants.items()])
+
+
+def _constant_key(value: Any) -> tuple:
+    kind = value.__class__
+    return kind, tuple([_constant_key(element) for element in value]) if kind is tuple else value

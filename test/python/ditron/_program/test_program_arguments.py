@@ -289,3 +289,27 @@ def test_a_tuple_is_an_argument_of_a_kernel(with_bias):
         torch.testing.assert_close(out, expected + 40 * bias if with_bias else expected)
 
     on_ranks(body, 1)
+
+
+@ditron.jit
+def tell_constant(out_ptr, value: tl.constexpr):
+    if value is True:
+        tl.store(out_ptr, 100.0)
+    else:
+        tl.store(out_ptr, value * 3 / 2)
+
+
+@ditron.program
+def tells_constant(out, *, value=1, pair=(1, 1)):
+    tell_constant[(1,)](out, value)
+    tell_constant[(1,)](out[1:], pair[1])
+
+
+def test_constants_that_are_equal_and_of_other_types_are_different_ones():
+    def body(rank, ranks):
+        for value, told in ((1, 1.5), (True, 100.0), (1.0, 1.5), (1, 1.5), (0, 0.0), (False, 0.0)):
+            out = torch.zeros(2)
+            tells_constant(out, value=value, pair=(2, value))
+            assert out.tolist() == [told, told]
+
+    on_ranks(body, 1)

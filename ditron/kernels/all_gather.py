@@ -31,6 +31,7 @@ from ditron.kernels.repeated import repeatable, run_alone
 from ditron.kernels.schedules import (
     block_for,
     by_size,
+    check_schedule,
     collective_node_rule,
     collective_rule,
     sent_bytes,
@@ -249,6 +250,7 @@ def all_gather(
                 f"all_gather: unknown algorithm {algorithm!r}: expected 'copied', 'stored', 'll', 'll128', 'put' or "
                 "'nccl'"
             )
+        check_schedule("all_gather", schedule, _PROGRAMS[algorithm])
         capacity = capacity_for(x.numel())
         if algorithm != "copied":
             schedule = block_for(group, algorithm) | schedule

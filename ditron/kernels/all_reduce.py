@@ -23,7 +23,7 @@ from ditron.kernels.exchange import packet_boxes, receive_block, send_block, sen
 from ditron.kernels.nccl import run_by_nccl
 from ditron.kernels.operands import aligned, capacity_for, in_group, result, vector_operand
 from ditron.kernels.repeated import repeatable, run_alone
-from ditron.kernels.schedules import BLOCKS, LL128_BYTES, LL_BYTES, block_for, sent_bytes
+from ditron.kernels.schedules import BLOCKS, LL128_BYTES, LL_BYTES, block_for, check_schedule, sent_bytes
 from ditron.tuning.lookup import tuned
 from ditron.tuning.problem import Options, Problem
 from ditron.tuning.registry import Rule, tunable
@@ -245,6 +245,7 @@ def all_reduce(
             raise DitronError(
                 f"all_reduce: unknown algorithm {algorithm!r}: expected 'll', 'll128', 'one_shot', 'two_shot' or 'nccl'"
             )
+        check_schedule("all_reduce", schedule, _PROGRAMS[algorithm])
         chosen = block_for(group, algorithm) | schedule
         capacity = max(capacity_for(x.numel()), chosen["block"])
         run_alone(_PROGRAMS[algorithm], aligned(x).view(-1), out.view(-1), capacity, **chosen)

@@ -19,7 +19,7 @@ from ditron.kernels.exchange import packet_boxes, receive_block, receive_packets
 from ditron.kernels.nccl import run_by_nccl
 from ditron.kernels.operands import aligned, capacity_for, in_group, result, vector_operand
 from ditron.kernels.repeated import repeatable, run_alone
-from ditron.kernels.schedules import BLOCKS, LL128_BYTES, block_for, by_size, stored_candidates
+from ditron.kernels.schedules import BLOCKS, LL128_BYTES, block_for, by_size, check_schedule, stored_candidates
 from ditron.tuning.lookup import tuned
 from ditron.tuning.problem import Options, Problem
 from ditron.tuning.registry import Rule, tunable
@@ -169,6 +169,7 @@ def all_to_all(
             raise DitronError(
                 f"all_to_all: unknown algorithm {algorithm!r}: expected 'stored', 'll', 'll128' or 'nccl'"
             )
+        check_schedule("all_to_all", schedule, _PROGRAMS[algorithm])
         stored = {"block": BLOCK} if algorithm == "stored" and not group.small_shapes else {}
         schedule = block_for(group, algorithm) | stored | schedule
         capacity = max(capacity_for(n), schedule["block"])

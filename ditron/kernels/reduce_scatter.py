@@ -29,6 +29,7 @@ from ditron.kernels.repeated import repeatable, run_alone
 from ditron.kernels.schedules import (
     block_for,
     by_size,
+    check_schedule,
     collective_node_rule,
     collective_rule,
     sent_bytes,
@@ -254,6 +255,7 @@ def reduce_scatter(
                 f"reduce_scatter: unknown algorithm {algorithm!r}: expected 'copied', 'stored', 'll', 'll128', 'put' "
                 "or 'nccl'"
             )
+        check_schedule("reduce_scatter", schedule, _PROGRAMS[algorithm])
         chosen = block_for(group, algorithm) | schedule
         capacity = max(capacity_for(out.numel()), chosen["block"])
         run_alone(_PROGRAMS[algorithm], aligned(x).view(ranks, -1), out.view(-1), capacity, **chosen)

@@ -2,7 +2,8 @@
 
     python benchmark/ranking_gpu.py --output ranking.json           # on a machine with two GPUs, about ten minutes
     python benchmark/ranking.py --table ranking.json                # then, anywhere
-    python benchmark/ranking_gpu.py --list                          # what would be measured; needs no GPU
+    python benchmark/ranking_gpu.py --list lists.json               # what would be measured; needs no GPU
+    python benchmark/ranking_gpu.py --lists lists.json              # measures that, and predicts nothing first
 
 Of each shape: the declared candidates, the best eight that a search of a hundred predictions finds, and schedules of
 the operator's space that are drawn at random, ``--schedules`` in all. As ``ditron tune`` measures: in processes that
@@ -13,14 +14,17 @@ from __future__ import annotations
 
 import argparse
 import itertools
+import json
 import random
 import sys
 import time
+from collections.abc import Callable
+from dataclasses import asdict
 from datetime import date
 from pathlib import Path
 
 from ditron import kernels, machines  # noqa: F401 (kernels declares the operators)
-from ditron.tuning.order import predicted
+from ditron.tuning.order import predicted, with_tuples
 from ditron.tuning.problem import Options, Problem, options_text
 from ditron.tuning.registry import candidates_of, space_of
 from ditron.tuning.search import Space
@@ -61,6 +65,17 @@ def schedules(problem: Problem, best: list[Options], count: int, sms: int) -> li
     return found
 
 
+def drawn(shapes: int, count: int, say: Callable[[str], None]) -> tuple[list[Problem], list[list[Options]]]:
+    """The first shapes, the operators in turns, and the schedules of each that are measured."""
+    machine = machines.load("h200x2")
+    alternating = [shape for pair in zip(SHAPES[:5], SHAPES[5:], strict=True) for shape in pair]  # as time may end
+    problems = [Problem(name, "bf16", 2, rows, N, K) for name, rows, N, K in alternating[:shapes]]
+    timed = predicted([(problem, candidates_of(problem)) for problem in problems], machine, search=100, say=say)
+    best = [[options for options, us in times if us is not None][:8] for times in timed]
+    sms = int(machine["sm.count"])
+    return problems, [schedules(p, own, count, sms) for p, own in zip(problems, best, strict=True)]
+
+
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
     parser.add_argument("--schedules", type=int, default=64, help="of each shape (default 64)")
@@ -69,23 +84,24 @@ def main() -> None:
     parser.add_argument("--limit", type=float, default=10.0, help="seconds that a schedule may take")
     parser.add_argument("--total", type=float, default=540.0, help="seconds for everything")
     parser.add_argument("--output", type=Path, default=Path("ranking.json"))
-    parser.add_argument("--list", action="store_true", help="print what would be measured")
+    parser.add_argument("--list", type=Path, help="print what would be measured, and write it to this file")
+    parser.add_argument("--lists", type=Path, help="measure what --list wrote")
     given = parser.parse_args()
     begin = time.monotonic()
 
     def say(text: str) -> None:
         print(f"{time.monotonic() - begin:6.1f} s  {text}", file=sys.stderr, flush=True)
 
-    machine = machines.load("h200x2")
-    alternating = [shape for pair in zip(SHAPES[:5], SHAPES[5:], strict=True) for shape in pair]  # as time may end
-    problems = [Problem(name, "bf16", 2, rows, N, K) for name, rows, N, K in alternating[: given.shapes]]
-    timed = predicted([(problem, candidates_of(problem)) for problem in problems], machine, search=100, say=say)
-    best = [[options for options, us in times if us is not None][:8] for times in timed]
-    sms = int(machine["sm.count"])
-    listed = [schedules(p, own, given.schedules, sms) for p, own in zip(problems, best, strict=True)]
+    if given.lists:
+        written = json.loads(given.lists.read_text())
+        problems = [Problem(**problem) for problem, _ in written]
+        listed = [[with_tuples(options) for options in own] for _, own in written]
+    else:
+        problems, listed = drawn(given.shapes, given.schedules, say)
     if given.list:
         for problem, options in zip(problems, listed, strict=True):
             print(problem, *(f"  {options_text(one)}" for one in options), sep="\n")
+        given.list.write_text(json.dumps([[asdict(p), own] for p, own in zip(problems, listed, strict=True)]))
         return
     import torch
 

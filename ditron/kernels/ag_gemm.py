@@ -194,7 +194,7 @@ def ag_gemm_rule(problem: Problem) -> Rule:
     rule=ag_gemm_rule,
     on_nodes=lambda problem: product_node_rule(problem, 2),
     node_algorithms=("overlapped", "nccl"),
-    space=lambda problem, sms: tile_space(problem, sms, (1, 2, 4, 8), stages=4),
+    space=lambda problem, sms: tile_space(problem, sms, (1, 2, 4, 8), stages=4, halves=1),
 )
 def ag_gemm_candidates(problem: Problem) -> Iterator[Options]:
     """Schedules of :func:`ag_gemm`."""

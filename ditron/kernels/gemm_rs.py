@@ -301,7 +301,7 @@ def gemm_rs_program(
     on_nodes=lambda problem: product_node_rule(problem, 4),
     node_algorithms=("overlapped", "nccl"),
     named_only=("nccl",),
-    space=lambda problem, sms: tile_space(problem, sms, (1, 2, 4, 8), stages=3),
+    space=lambda problem, sms: tile_space(problem, sms, (1, 2, 4, 8), stages=3, halves=2),
 )
 def gemm_rs_candidates(problem: Problem) -> Iterator[Options]:
     """Schedules of :func:`gemm_rs`; NCCL adds in the dtype of the tensors."""

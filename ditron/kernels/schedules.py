@@ -65,6 +65,9 @@ BLOCKS_OF_TILES = ((64, 128, 64), (64, 256, 64), (128, 128, 64), (128, 128, 128)
 #: Of a program, from Hopper on.
 SHARED_BYTES = 227 << 10
 
+#: More than what a program has there beside tiles: barriers, and columns of a bias.
+_BESIDE_TILES = 1 << 10
+
 
 def fits_tile_kernel(group: Group, *matrices: torch.Tensor) -> bool:
     """Whether the persistent kernel can address the matrices, and is at home on the device (TMA: from Hopper on)."""
@@ -280,8 +283,14 @@ def tile_candidates(problem: Problem, pieces: tuple[int, ...], **stages: int) ->
                 yield _tiled(problem, SMALL_TILE, number) | stages
 
 
-def tile_space(problem: Problem, sms: int, pieces: tuple[int, ...], stages: int) -> Space | None:
-    """Overlapped schedules that can run, for a search; ``stages`` where none are named. None: there are none."""
+def tile_space(problem: Problem, sms: int, pieces: tuple[int, ...], stages: int, halves: int) -> Space | None:
+    """Overlapped schedules that can run, for a search; None: there are none.
+
+    Args:
+        stages: where none are named.
+        halves: of a tile of the result, which an epilogue has in shared memory at once: 1 of the one that is stored,
+            2 with one that is read and added to it.
+    """
     if next(tile_candidates(problem, pieces), None) is None:
         return None
 
@@ -289,8 +298,11 @@ def tile_space(problem: Problem, sms: int, pieces: tuple[int, ...], stages: int)
         rows, columns, depth = options["block"]
         tiles = -(-problem.rows // rows)
         loaded = (rows + columns) * depth * options["stages"] * problem.itemsize
-        stored = rows * columns // 2 * problem.itemsize
-        return loaded + stored <= SHARED_BYTES and options["group_m"] * options["pieces"] <= max(1, tiles)
+        # Warps divide the columns of a tile of 64 rows: before one half is stored, they exchange both by way of as
+        # much shared memory as two halves have.
+        epilogue = rows * columns // 2 * problem.itemsize * (3 if rows == 64 else halves)
+        fits = loaded + epilogue + _BESIDE_TILES <= SHARED_BYTES
+        return fits and options["group_m"] * options["pieces"] <= max(1, tiles)
 
     parameters = {
         "block": BLOCKS_OF_TILES,

@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterable, Iterator
 from dataclasses import replace
 from functools import cache
 from typing import Any
 
-from ditron.tuning.problem import DTYPES, OF_EXPERTS, Problem, has_weight
-from ditron.tuning.registry import OPERATORS, candidates_of
+from ditron.tuning.problem import DTYPES, OF_EXPERTS, Options, Problem, has_weight
+from ditron.tuning.registry import OPERATORS, candidates_of, space_of
 
 __all__ = ["check_entry"]
 
@@ -85,16 +86,20 @@ def _check_options(options: Any, problem: Problem) -> None:
 
 @cache
 def _known_options(like: Problem) -> dict[str, dict[str, Any]]:
-    products = _SAMPLED_NK if has_weight(like.operator) else ((0, 0),)
-    return _forms(
-        options
-        for rows in _SAMPLED_ROWS
-        for N, K in products
-        for options in candidates_of(replace(like, rows=rows, N=N, K=K))
-    )
+    return _forms(_samples(like))
 
 
-def _forms(candidates: Any) -> dict[str, dict[str, Any]]:
+def _samples(like: Problem) -> Iterator[Options]:
+    """Candidates, and a schedule that ``ditron tune --search`` may come to: it names all parameters of the space."""
+    for rows in _SAMPLED_ROWS:
+        for N, K in _SAMPLED_NK if has_weight(like.operator) else ((0, 0),):
+            problem = replace(like, rows=rows, N=N, K=K)
+            yield from candidates_of(problem)
+            if (space := space_of(problem, sms=132)) is not None:
+                yield {"algorithm": space.algorithm} | {name: values[0] for name, values in space.parameters.items()}
+
+
+def _forms(candidates: Iterable[Options]) -> dict[str, dict[str, Any]]:
     """By algorithm and option: a type, or the length of a tuple."""
     forms: dict[str, dict[str, Any]] = {}
     for options in candidates:

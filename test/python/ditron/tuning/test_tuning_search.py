@@ -6,7 +6,9 @@ from collections import Counter
 import pytest
 
 from ditron import kernels, machines  # noqa: F401 (kernels declares the operators)
-from ditron.tuning import processes
+from ditron._program.execute.kernels import compile_for_gpu
+from ditron.kernels.schedules import SHARED_BYTES
+from ditron.tuning import compile_ahead, processes
 from ditron.tuning.order import ordered, predicted
 from ditron.tuning.predict_ahead import predict
 from ditron.tuning.problem import Problem
@@ -144,9 +146,28 @@ def test_every_point_of_a_space_fits_its_program():
         found = search(space, lambda options: 1.0, [start], 200, seed=2)
         assert len(found) == 200
         for _, options in found:
-            rows, columns, depth = options["block"]
-            assert (rows + columns) * depth * 2 * options["stages"] <= 227 << 10
+            rows = options["block"][0]
             assert options["pieces"] * options["group_m"] * rows <= problem.rows or options["group_m"] == 1
+
+
+@pytest.mark.parametrize("operator", ["ag_gemm", "gemm_rs"])
+@pytest.mark.parametrize("block", [(64, 256, 64), (128, 128, 128), (128, 256, 64), (256, 128, 64)], ids=str)
+def test_as_many_stages_as_shared_memory_has_room_for(operator, block, monkeypatch):
+    """As Triton allocates it: the most that a space has fit, and one more would not."""
+    problem = Problem(operator, "bf16", 2, 2048, 4096, 4096)
+    space = OPERATORS[operator].space(problem, 132)
+    start = space.complete({"algorithm": "overlapped", "block": block, "pieces": 1, "group_m": 1})
+    stages = max(count for count in space.parameters["stages"] if space.is_valid(start | {"stages": count}))
+    shared = []
+
+    def compiled(*args):
+        shared.append(compile_for_gpu(*args).metadata.shared)
+
+    monkeypatch.setattr(compile_ahead, "compile_for_gpu", compiled)
+    compile_ahead.compile_task(problem, start | {"stages": stages}, 90, 132)
+    of_a_stage = (block[0] + block[1]) * block[2] * problem.itemsize
+    assert len(shared) == 2 and stages * of_a_stage < max(shared) <= SHARED_BYTES
+    assert min(shared) + of_a_stage > SHARED_BYTES
 
 
 def test_the_operators_without_a_space(monkeypatch):

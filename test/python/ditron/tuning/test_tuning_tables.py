@@ -7,10 +7,15 @@ from dataclasses import replace
 import pytest
 
 from ditron import kernels
+from ditron._program.execute import executable
 from ditron.tuning import compile_ahead, tables
+from ditron.tuning.bench import call_of, operands
+from ditron.tuning.lookup import GroupChoices
 from ditron.tuning.problem import DTYPES, Problem
-from ditron.tuning.registry import OPERATORS, candidates_of
+from ditron.tuning.registry import OPERATORS, candidates_of, space_of
+from ditron.tuning.search import search
 from ditron.tuning.tables import Entry, Measured, Table, tables_of, versions
+from ditron_compiler.host import Launch
 
 assert kernels  # declares what can be tuned
 RULE = Measured({"algorithm": "overlapped", "block": (128, 256, 64), "pieces": 2}, 100.0, is_rule=True)
@@ -161,6 +166,46 @@ def test_all_candidates_make_an_entry(ranks, caplog):
             asked = replace(asked, ranks=ranks, dtype=dtype)
             made.add(Entry(asked, [Measured(options, 1.0) for options in candidates_of(asked)]))
     assert Table.from_text(made.to_text()).entries == made.entries and not caplog.records
+
+
+@pytest.mark.parametrize("operator", ["ag_gemm", "gemm_rs"])
+def test_what_a_search_finds_makes_an_entry(operator, folders, caplog):
+    asked = problem(2048, 1376, operator=operator)
+    candidates = candidates_of(asked)
+    found = [options for _, options in search(space_of(asked, 132), lambda options: 1.0, candidates, 80)]
+    assert any(options not in candidates and options["stages"] == 5 for options in found)
+    made = table(*(Measured(options, 1.0 + n) for n, options in enumerate(found)), of=asked)
+    made.save(folders[1])
+    assert tables_of("h200", 2).entries == made.entries and not caplog.records
+
+
+class Launches(compile_ahead._Compiler):
+    """Compiles, and remembers what would be launched."""
+
+    def _compile(self, args):
+        steps = self.program.evaluate(args, self.group, 5)
+        self.group.launched += [
+            (step.grid[0], step.options["num_stages"]) for step in steps if isinstance(step, Launch)
+        ]
+        super()._compile(args)
+
+
+@pytest.mark.parametrize("operator", ["ag_gemm", "gemm_rs"])
+def test_an_operator_runs_what_a_search_found(operator, folders, monkeypatch):
+    """From a table's file to the launch: programs and stages that no candidate names."""
+    asked = problem(operator=operator)
+    searched = {"algorithm": "overlapped", "block": (128, 128, 64), "pieces": 2, "group_m": 4}
+    searched |= {"stages": 5, "programs": 116}
+    table(RULE, Measured(searched, 90.0), of=asked).save(folders[1])
+    monkeypatch.setitem(executable.BACKENDS, "compile", Launches)
+    group = compile_ahead.CompileGroup(2, 90, 132)
+    group.choices, group.launched = GroupChoices(tables_of("h200", 2)), []
+    with group:
+        given, _ = operands(asked, 0, group.device)
+        call_of(asked, given)(group=group)
+    ((algorithm, schedule),) = group.choices.made.values()
+    assert {"algorithm": algorithm} | schedule == searched
+    assert group.launched == [(116, 5)]
 
 
 def test_no_file_needs_no_line(folders, caplog):

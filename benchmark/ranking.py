@@ -111,6 +111,12 @@ def main() -> None:
         for future in started:
             rows += future.result()
             print(f"{len(rows)} of {len(numbers)} problems", file=sys.stderr, flush=True)
+    if not any("regret" in row for row in rows):
+        of_operator = f" of {given.operator}" if given.operator else ""
+        sys.exit(
+            f"{given.table}: there is nothing to compare: none of its {len(rows)} problems{of_operator} has two "
+            f"candidates that were measured and can be predicted for {given.machine}"
+        )
     by_operator = defaultdict(list)
     for row in rows:
         by_operator[row["operator"]].append(row)

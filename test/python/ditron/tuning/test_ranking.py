@@ -1,6 +1,8 @@
 """What ``benchmark/ranking.py`` says of predicted and measured orders, and what ``ranking_gpu.py`` measures."""
 
 import importlib.util
+import subprocess
+import sys
 
 import paths
 import pytest
@@ -9,7 +11,7 @@ from ditron import kernels  # noqa: F401 (declares the operators)
 from ditron.tuning.prediction import Predicted
 from ditron.tuning.problem import Problem
 from ditron.tuning.registry import candidates_of, space_of
-from ditron.tuning.tables import Entry, Measured
+from ditron.tuning.tables import Entry, Measured, Table, versions
 
 
 def benchmark(name):
@@ -43,6 +45,22 @@ def test_regret_is_of_the_best_of_the_predicted_top():
     row = ranking.compare(entry, lambda problem, options: Predicted(predicted[options["algorithm"]]), 0.0)
     assert row["candidates"] == 4 and row["regret"] == pytest.approx({1: 1.0, 2: 0.1, 3: 0, 4: 0, 8: 0})
     assert row["spearman"] == pytest.approx(0.2)  # places 0 1 2 3 against 2 1 0 3: 1 - 6 * 8 / 60
+
+
+@pytest.mark.parametrize("names, of", [([], " of gemm_rs"), (["nccl"], "")], ids=["no problem", "one candidate"])
+def test_a_table_with_nothing_to_compare(names, of, tmp_path):
+    table = Table("h200", 2, versions())
+    table.add(Entry(PROBLEM, [Measured({"algorithm": name}, 10.0) for name in names or ["sequential", "nccl"]]))
+    table.save(file := tmp_path / "ranking.json")
+    command = [sys.executable, paths.ROOT / "benchmark" / "ranking.py", "--table", file]
+    done = subprocess.run(
+        command + (["--operator", "gemm_rs"] if of else []), capture_output=True, text=True, timeout=120
+    )
+    assert done.returncode == 1 and not done.stdout
+    assert done.stderr.splitlines()[-1] == (
+        f"{file}: there is nothing to compare: none of its {len(names)} problems{of} has two candidates that were "
+        "measured and can be predicted for h200x2"
+    )
 
 
 def test_what_is_measured_in_one_run():

@@ -47,15 +47,15 @@ def every(space: Space) -> list[Options]:
     return [point for point in points if space.is_valid(point)]
 
 
-def schedules(problem: Problem, best: list[Options], count: int, sms: int) -> list[Options]:
-    """The rule's choice, the other declared ones, the best predicted, and others at random."""
+def schedules(problem: Problem, best: list[Options], count: int, sms: int, seed: int = 0) -> list[Options]:
+    """The rule's choice, the other declared ones, the best predicted, and others at random, which ``seed`` decides."""
     space = space_of(problem, sms)
     found = candidates_of(problem)
     if space is None:
         return found
     known = [space.complete(options) for options in found]
     rest = every(space)
-    random.Random(f"{problem}").shuffle(rest)
+    random.Random(f"{problem} {seed}" if seed else f"{problem}").shuffle(rest)  # without: as before there were seeds
     for options in (*best, *rest):
         if len(found) >= count:
             break
@@ -65,7 +65,7 @@ def schedules(problem: Problem, best: list[Options], count: int, sms: int) -> li
     return found
 
 
-def drawn(shapes: int, count: int, say: Callable[[str], None]) -> tuple[list[Problem], list[list[Options]]]:
+def drawn(shapes: int, count: int, seed: int, say: Callable[[str], None]) -> tuple[list[Problem], list[list[Options]]]:
     """The first shapes, the operators in turns, and the schedules of each that are measured."""
     machine = machines.load("h200x2")
     alternating = [shape for pair in zip(SHAPES[:5], SHAPES[5:], strict=True) for shape in pair]  # as time may end
@@ -73,19 +73,20 @@ def drawn(shapes: int, count: int, say: Callable[[str], None]) -> tuple[list[Pro
     timed = predicted([(problem, candidates_of(problem)) for problem in problems], machine, search=100, say=say)
     best = [[options for options, us in times if us is not None][:8] for times in timed]
     sms = int(machine["sm.count"])
-    return problems, [schedules(p, own, count, sms) for p, own in zip(problems, best, strict=True)]
+    return problems, [schedules(p, own, count, sms, seed) for p, own in zip(problems, best, strict=True)]
 
 
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
     parser.add_argument("--schedules", type=int, default=64, help="of each shape (default 64)")
     parser.add_argument("--shapes", type=int, default=len(SHAPES), help="measure the first so many of both operators")
+    parser.add_argument("--seed", type=int, default=0, help="of the schedules that are drawn at random (default 0)")
     parser.add_argument("--rounds", type=int, default=8)
     parser.add_argument("--limit", type=float, default=10.0, help="seconds that a schedule may take")
     parser.add_argument("--total", type=float, default=540.0, help="seconds for everything")
     parser.add_argument("--output", type=Path, default=Path("ranking.json"))
     parser.add_argument("--list", type=Path, help="print what would be measured, and write it to this file")
-    parser.add_argument("--lists", type=Path, help="measure what --list wrote")
+    parser.add_argument("--lists", type=Path, help="measure what --list wrote, and draw nothing")
     given = parser.parse_args()
     begin = time.monotonic()
 
@@ -97,7 +98,7 @@ def main() -> None:
         problems = [Problem(**problem) for problem, _ in written]
         listed = [[with_tuples(options) for options in own] for _, own in written]
     else:
-        problems, listed = drawn(given.shapes, given.schedules, say)
+        problems, listed = drawn(given.shapes, given.schedules, given.seed, say)
     if given.list:
         for problem, options in zip(problems, listed, strict=True):
             print(problem, *(f"  {options_text(one)}" for one in options), sep="\n")

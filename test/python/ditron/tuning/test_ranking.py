@@ -75,3 +75,12 @@ def test_what_is_measured_in_one_run():
     assert all(complete.count(options) == 1 for options in complete)
     assert all(space.is_valid(options) for options in found[len(declared) :])
     assert found == ranking_gpu.schedules(PROBLEM, best, 64, 132)
+
+
+def test_another_seed_draws_other_schedules():
+    """And the same declared and predicted ones."""
+    best = ranking_gpu.every(space_of(PROBLEM, 132))[5:13]
+    first, second = (ranking_gpu.schedules(PROBLEM, best, 64, 132, seed) for seed in (0, 1))
+    same = len(candidates_of(PROBLEM)) + len(best)
+    assert first[:same] == second[:same] and first == ranking_gpu.schedules(PROBLEM, best, 64, 132)
+    assert sum(options in first for options in second[same:]) < (64 - same) / 2

@@ -6,7 +6,6 @@
 from __future__ import annotations
 
 import json
-import os
 import subprocess
 import sys
 import tempfile
@@ -24,6 +23,7 @@ from ditron._program.execute.kernels import captured_form, compile_for_gpu
 from ditron._program.execute.loaded import LoadedProgram
 from ditron.distributed.group import Group
 from ditron.tuning.bench import call_of, operands
+from ditron.tuning.cores import processes_for
 from ditron.tuning.lookup import GroupChoices
 from ditron.tuning.problem import Options, Problem
 from ditron_compiler import host, knobs
@@ -32,7 +32,6 @@ from ditron_compiler.frontend.targets import Target, parse_target
 
 __all__ = ["CompileGroup", "run", "tasks"]
 
-_PROCESSES = 16
 _SECONDS = 600.0  # for all of them; what is not compiled by then, those that measure compile
 
 
@@ -99,7 +98,7 @@ def tasks(jobs: Iterable[Any]) -> list[tuple[Problem, Options]]:
 def run(jobs: Iterable[Any], capability: int, sms: int, say: Callable[[str], None] = lambda text: None) -> None:
     """Compile what the jobs' candidates need. What fails here fails, with its message, where it is measured."""
     todo = tasks(jobs)
-    parts = min(_PROCESSES, len(os.sched_getaffinity(0)), len(todo))
+    parts = processes_for(len(todo))
     if parts < 2:
         return
     begin = time.monotonic()

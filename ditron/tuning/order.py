@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import json
-import os
 import subprocess
 import sys
 import tempfile
@@ -13,12 +12,11 @@ from dataclasses import asdict
 from pathlib import Path
 
 from ditron.machines import Machine
+from ditron.tuning.cores import processes_for
 from ditron.tuning.problem import Options, Problem
 from ditron_compiler import knobs
 
 __all__ = ["Timed", "ordered", "predicted", "with_tuples"]
-
-_PROCESSES = 16
 
 #: A candidate and its predicted microseconds; None: it cannot be predicted.
 Timed = tuple[Options, float | None]
@@ -50,7 +48,7 @@ def predicted(
         search: predict so many schedules of the operator's space too, beginning with the candidates.
         seconds: for all of them. What is not predicted by then, or fails, has no times.
     """
-    parts = min(_PROCESSES, len(os.sched_getaffinity(0)), len(problems))
+    parts = processes_for(len(problems))
     found: list[list[Timed]] = [[] for _ in problems]
     begin = time.monotonic()
     say(f"predicting {len(problems)} shapes")

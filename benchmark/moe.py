@@ -194,6 +194,8 @@ def plan_cases(args: argparse.Namespace, device: torch.device) -> Iterator[Case]
                 compare(make(), ids, weights, model)
                 runs[f"ditron, {how}" if how else "ditron"] = floor(make)
             yield Case("plan", f"{name} {tokens} tokens", runs, (), 0)
+            if tokens <= 1024:  # one behind the other, as small collectives are measured in tp.py
+                yield Case("plan", f"{name} {tokens} tokens, 20 calls", runs, (), 0, calls=20)
 
 
 def compare(plan: Plan, ids: torch.Tensor, weights: torch.Tensor, model: Model) -> None:

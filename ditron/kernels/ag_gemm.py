@@ -199,7 +199,7 @@ def ag_gemm_rule(problem: Problem) -> Rule:
 def ag_gemm_candidates(problem: Problem) -> Iterator[Options]:
     """Schedules of :func:`ag_gemm`."""
     yield from split_k_candidates(problem)
-    yield from tile_candidates(problem, (2, 1, 4))
+    yield from tile_candidates(problem, (2, 1, 4), stages=5)
     if problem.sent_bytes <= 24 << 20:  # above, a gather that nothing hides is behind on every shape
         yield {"algorithm": "sequential"}
         yield {"algorithm": "nccl"}

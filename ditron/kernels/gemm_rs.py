@@ -305,7 +305,7 @@ def gemm_rs_program(
 )
 def gemm_rs_candidates(problem: Problem) -> Iterator[Options]:
     """Schedules of :func:`gemm_rs`; NCCL adds in the dtype of the tensors."""
-    yield from tile_candidates(problem, (4, 2, 8, 1), stages=4)
+    yield from tile_candidates(problem, (4, 2, 8, 1), stages=5)
     if problem.sent_bytes <= 24 << 20:  # above, a sum that nothing hides is behind on every shape
         yield {"algorithm": "sequential"}
         yield {"algorithm": "nccl"}

@@ -15,6 +15,7 @@ import torch
 
 import ditron
 import ditron.host as dh
+from ditron._program.program import Program
 from ditron.distributed.torch_groups import AnyGroup
 from ditron.kernels.ag_gemm_nodes import ag_gemm_nodes_program
 from ditron.kernels.ag_gemm_small import (
@@ -37,9 +38,11 @@ from ditron.kernels.operands import (
     result,
     weight_layout,
 )
+from ditron.kernels.rank_products import ag_gemm_by_rank_program
 from ditron.kernels.repeated import repeatable, run_alone, scratch
 from ditron.kernels.scales import gathered_scales, promote_every, scaled_product, scales_in_shard, scales_of
 from ditron.kernels.schedules import (
+    by_rank_candidates,
     check_schedule,
     fits_tile_kernel,
     has_tiles,
@@ -200,9 +203,15 @@ def ag_gemm_candidates(problem: Problem) -> Iterator[Options]:
     """Schedules of :func:`ag_gemm`."""
     yield from split_k_candidates(problem)
     yield from tile_candidates(problem, (2, 1, 4), stages=5)
+    yield from by_rank_candidates(problem)
     if problem.sent_bytes <= 24 << 20:  # above, a gather that nothing hides is behind on every shape
         yield {"algorithm": "sequential"}
         yield {"algorithm": "nccl"}
+
+
+def _program_of(algorithm: str | None) -> Program:
+    """Whose arguments the schedule of a caller is."""
+    return {"split_k": ag_gemm_small_program, "by_rank": ag_gemm_by_rank_program}.get(algorithm or "", ag_gemm_program)
 
 
 @torch_operator("a", "b", "bias", *SCALING)
@@ -236,11 +245,13 @@ def ag_gemm(
         gathered: ``[num_ranks * rows, K]``, which gets all ranks' rows if given.
         group: the ranks; default the current group. Of several nodes: equally many on each; not quantized.
         algorithm: ``"overlapped"``, ``"split_k"`` for packets and a product of few rows whose programs divide K,
-            ``"sequential"`` for a product and a collective one after the other, or ``"nccl"`` for the same with NCCL's,
-            instead of the one that was measured to be fastest or is chosen by size. On several nodes there are only
-            ``"nccl"`` and overlapped, which is the default.
+            ``"by_rank"`` for a library's product of each rank's rows as they arrive, ``"sequential"`` for a product and
+            a collective one after the other, or ``"nccl"`` for the same with NCCL's, instead of the one that was
+            measured to be fastest or is chosen by size. On several nodes there are only ``"nccl"`` and overlapped,
+            which is the default.
         schedule: keyword-only arguments of :func:`ag_gemm_program`, instead of those that would be chosen; of
-            :func:`ag_gemm_small_program` for ``"split_k"``, and on several nodes of :func:`ag_gemm_nodes_program`.
+            :func:`ag_gemm_small_program` for ``"split_k"``, of :func:`ag_gemm_by_rank_program` for ``"by_rank"``, and
+            on several nodes of :func:`ag_gemm_nodes_program`.
 
     Returns ``[num_ranks * rows, N]``. Collective over the group. Raises DitronError for tensors that do not fit.
 
@@ -257,20 +268,19 @@ def ag_gemm(
         a = aligned(a)
         b, b_is_kn = weight_layout(b)
         has_nodes = len(group.nodes) > 1
-        divided = algorithm == "split_k" and not has_nodes
-        program = ag_gemm_nodes_program if has_nodes else ag_gemm_small_program if divided else ag_gemm_program
-        check_schedule("ag_gemm", schedule, program)
+        check_schedule("ag_gemm", schedule, ag_gemm_nodes_program if has_nodes else _program_of(algorithm))
         if has_nodes:
             algorithm = algorithm_on_nodes("ag_gemm", group, algorithm, a, b, out)
         elif scales is None:
             is_chosen = algorithm is None and not schedule
             algorithm, schedule = tuned("ag_gemm", group, algorithm, schedule, a.dtype, rows, N, K)
             is_few = is_chosen and algorithm is None and divides_k(ranks * rows, N, K)
-            divided = algorithm == "split_k" or is_few and fits_tile_kernel(group, a, b, out)
+            if is_few and fits_tile_kernel(group, a, b, out):
+                algorithm = "split_k"
         keep = gathered is not None
         if keep:
             gathered = result("ag_gemm (gathered)", (ranks * rows, K), a, gathered, a=a, b=b, bias=bias)
-        if divided:
+        if algorithm == "split_k":
             if scales is not None or ranks * rows > MOST_ROWS or not fits_tile_kernel(group, a, b, out):
                 raise DitronError(
                     f"ag_gemm: algorithm='split_k' takes up to {MOST_ROWS} rows in all of bfloat16 or float16 matrices "
@@ -288,6 +298,23 @@ def ag_gemm(
                 b_is_kn=b_is_kn,
                 has_bias=bias is not None,
                 **split_k_schedule(group, ranks * rows, N, a, schedule),
+            )
+            return out
+        if algorithm == "by_rank":
+            if scales is not None:
+                raise DitronError("ag_gemm: algorithm='by_rank' takes no quantized operands: leave algorithm= out")
+            run_alone(
+                ag_gemm_by_rank_program,
+                a,
+                b,
+                b if bias is None else aligned(bias),
+                out,
+                gathered if keep else a,
+                capacity_for(rows),
+                b_is_kn=b_is_kn,
+                has_bias=bias is not None,
+                keep=keep,
+                **schedule,
             )
             return out
         if overlaps("ag_gemm", group, algorithm, sent_bytes(group, a), a, b, out, scales=scales):

@@ -22,10 +22,12 @@ from ditron.kernels.dispatch import SCALING, torch_operator
 from ditron.kernels.gemm_rs_nodes import gemm_rs_nodes_program
 from ditron.kernels.node_pushes import algorithm_on_nodes
 from ditron.kernels.operands import aligned, capacity_for, in_group, matrices, result, weight_layout
+from ditron.kernels.rank_products import gemm_rs_by_rank_program
 from ditron.kernels.reduce_scatter import reduce_scatter
 from ditron.kernels.repeated import repeatable, run_alone
 from ditron.kernels.scales import promote_every, scaled_product, scales_of
 from ditron.kernels.schedules import (
+    by_rank_candidates,
     check_schedule,
     overlaps,
     product_node_rule,
@@ -306,6 +308,7 @@ def gemm_rs_program(
 def gemm_rs_candidates(problem: Problem) -> Iterator[Options]:
     """Schedules of :func:`gemm_rs`; NCCL adds in the dtype of the tensors."""
     yield from tile_candidates(problem, (4, 2, 8, 1), stages=5)
+    yield from by_rank_candidates(problem)
     if problem.sent_bytes <= 24 << 20:  # above, a sum that nothing hides is behind on every shape
         yield {"algorithm": "sequential"}
         yield {"algorithm": "nccl"}
@@ -338,12 +341,13 @@ def gemm_rs(
         use_fast_accum: of fp8, as of ``torch._scaled_mm``: Hopper's tensor cores add with 14 bits, faster than fp32.
         out: ``[M / num_ranks, N]``, written if given.
         group: the ranks; default the current group. Of several nodes: equally many on each; not quantized.
-        algorithm: ``"overlapped"``, ``"sequential"`` for a product and a collective one after the other, instead of the
-            one that was measured to be fastest or is chosen by size; or ``"nccl"`` for the same with NCCL's, which adds
-            in the dtype of the tensors and is taken only if it is named. On several nodes there is no
-            ``"sequential"``, and overlapped, which sends each node's sum once, is the default.
-        schedule: keyword-only arguments of :func:`gemm_rs_program`, instead of those that would be chosen; on several
-            nodes of :func:`gemm_rs_nodes_program`.
+        algorithm: ``"overlapped"``, ``"by_rank"`` for a library's product of each rank's rows, which travel meanwhile,
+            ``"sequential"`` for a product and a collective one after the other, instead of the one that was measured to
+            be fastest or is chosen by size; or ``"nccl"`` for the same with NCCL's, which adds in the dtype of the
+            tensors and is taken only if it is named. On several nodes there are only ``"nccl"`` and overlapped, which
+            sends each node's sum once and is the default.
+        schedule: keyword-only arguments of :func:`gemm_rs_program`, instead of those that would be chosen; of
+            :func:`gemm_rs_by_rank_program` for ``"by_rank"``, and on several nodes of :func:`gemm_rs_nodes_program`.
 
     Returns ``[M / num_ranks, N]``. Collective over the group. Raises DitronError for tensors that do not fit.
 
@@ -365,11 +369,17 @@ def gemm_rs(
         a = aligned(a)
         b, b_is_kn = weight_layout(b)
         has_nodes = len(group.nodes) > 1
-        check_schedule("gemm_rs", schedule, gemm_rs_nodes_program if has_nodes else gemm_rs_program)
+        by_rank = gemm_rs_by_rank_program if algorithm == "by_rank" else gemm_rs_program
+        check_schedule("gemm_rs", schedule, gemm_rs_nodes_program if has_nodes else by_rank)
         if has_nodes:
             algorithm = algorithm_on_nodes("gemm_rs", group, algorithm, a, b, out)
         elif scales is None:
             algorithm, schedule = tuned("gemm_rs", group, algorithm, schedule, a.dtype, rows, N, K)
+        if algorithm == "by_rank":
+            if scales is not None:
+                raise DitronError("gemm_rs: algorithm='by_rank' takes no quantized operands: leave algorithm= out")
+            run_alone(gemm_rs_by_rank_program, a, b, out, capacity_for(rows), b_is_kn=b_is_kn, **schedule)
+            return out
         if overlaps("gemm_rs", group, algorithm, sent_bytes(group, out), a, b, out, scales=scales):
             chosen = schedule_for("gemm_rs", group, rows, 4, schedule, whole_pieces=True, scales=scales)
             if has_nodes:

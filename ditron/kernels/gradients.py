@@ -15,6 +15,7 @@ from ditron.kernels.all_gather import all_gather
 from ditron.kernels.dispatch import torch_operator
 from ditron.kernels.operands import aligned, capacity_for, in_group, matrices, weight_layout
 from ditron.kernels.pushes import ShardPushes
+from ditron.kernels.rank_products import product, product_with_transposed
 from ditron.kernels.reduce_scatter import add_parts_kernel, reduce_scatter
 from ditron.kernels.repeated import repeatable, run_alone
 from ditron.kernels.schedules import block_for, check_schedule, is_large, overlaps, schedule_for, sent_bytes
@@ -28,14 +29,6 @@ __all__ = [
     "gemm_rs_backward",
     "row_gradients_program",
 ]
-
-
-def _product(a: torch.Tensor, b: torch.Tensor, out: torch.Tensor) -> None:
-    torch.mm(a, b, out=out)
-
-
-def _product_with_transposed(a: torch.Tensor, b: torch.Tensor, out: torch.Tensor) -> None:
-    torch.mm(a, b.t(), out=out)
 
 
 def _added_product(a: torch.Tensor, b: torch.Tensor, summand: torch.Tensor, out: torch.Tensor) -> None:
@@ -98,7 +91,7 @@ def column_gradients_program(grads, bs, a, of_gathered, grad_a, grad_bs, capacit
     summand = of_gathered
     for grad, b, is_kn in zip(grads, bs, are_kn, strict=True):
         if summand is None:
-            step = _product_with_transposed if is_kn else _product
+            step = product_with_transposed if is_kn else product
             dh.call(step, reads=[grad, b], writes=[partial[:total]])
         else:
             step = _added_product_with_transposed if is_kn else _added_product

@@ -22,6 +22,7 @@ __all__ = [
     "LL_BYTES",
     "STORED_BYTES",
     "block_for",
+    "by_rank_candidates",
     "by_size",
     "check_schedule",
     "check_tile_rows",
@@ -153,9 +154,9 @@ def overlaps(
         pays = is_large(group, nbytes) or not has_product(a, b, scales)
         return fits and pays and not prefers_product(scales, nbytes, a, b, out)
     if algorithm not in ("overlapped", "sequential", "nccl"):
-        few = "'split_k', " if what == "ag_gemm" else ""
+        others = {"ag_gemm": "'split_k', 'by_rank', ", "gemm_rs": "'by_rank', "}.get(what, "")
         raise DitronError(
-            f"{what}: unknown algorithm {algorithm!r}: expected 'overlapped', {few}'sequential' or 'nccl'"
+            f"{what}: unknown algorithm {algorithm!r}: expected 'overlapped', {others}'sequential' or 'nccl'"
         )
     if algorithm == "overlapped" and not fits:
         raise DitronError(
@@ -281,6 +282,12 @@ def tile_candidates(problem: Problem, pieces: tuple[int, ...], **stages: int) ->
         for number in pieces[:2]:
             if number <= _fewest_tiles(problem.rows, SMALL_TILE):
                 yield _tiled(problem, SMALL_TILE, number) | stages
+
+
+def by_rank_candidates(problem: Problem) -> Iterator[Options]:
+    """A library's product for each rank's rows, where those fill a GPU and copies do not take longer."""
+    if problem.ranks > 1 and problem.rows >= 128 and 2 << 20 <= problem.sent_bytes <= 128 << 20:
+        yield {"algorithm": "by_rank"}
 
 
 def tile_space(problem: Problem, sms: int, pieces: tuple[int, ...], stages: int, halves: int) -> Space | None:

@@ -61,6 +61,7 @@ class Calls:
         kind = self.draw.choice(["ag_gemm", "gemm_rs", "gemm_ar", "all_gather", "reduce_scatter", "all_reduce"])
         rows = self.draw.choice([self.draw.randint(1, LARGEST), self.draw.randint(1, 64), 128])
         n, k = self.draw.choice(list(self.weights[0]))
+        how = {"algorithm": "by_rank"} if kind in ("ag_gemm", "gemm_rs") and self.draw.random() < 0.25 else {}
         per_rank = rows if kind in ("ag_gemm", "all_gather") else rows * self.ranks
         first = self.draw.randrange(len(self.pools[0]) - per_rank)
         every = [pool[first : first + per_rank, :k] for pool in self.pools]
@@ -75,7 +76,7 @@ class Calls:
                 a = torch.cat(every).float()
                 return wrong(got, a @ b.float().T, 0.0, a.abs() @ b.float().abs().T)
 
-            return kind, lambda: kernels.ag_gemm(x, b), check
+            return kind, lambda: kernels.ag_gemm(x, b, **how), check
         if kind in ("gemm_rs", "gemm_ar"):
 
             def check(got: torch.Tensor) -> int:
@@ -83,7 +84,7 @@ class Calls:
                 sums = torch.stack([a @ w for a, w in factors])
                 return wrong(got, sums.sum(0), sums.abs().sum(0), sum(a.abs() @ w.abs() for a, w in factors))
 
-            return kind, lambda: getattr(kernels, kind)(x, b), check
+            return kind, lambda: getattr(kernels, kind)(x, b, **how), check
 
         def check(got: torch.Tensor) -> int:
             parts = torch.stack([a[part] for a in every]).float()

@@ -116,15 +116,15 @@ def _operators() -> list[Subject]:
 
     tiles = dict(algorithm="overlapped", block=(16, 16, 16), programs=3)
 
-    def ag_gemm(call: int, rank: int, ranks: int) -> float:
+    def ag_gemm(call: int, rank: int, ranks: int, **how: Any) -> float:
         a, b = data(ranks, 40, 16, seed=call), data(ranks, 32, 16, seed=call + 10)
         exact = a.reshape(-1, 16).float() @ b[rank].float().T
-        return error(kernels.ag_gemm(a[rank], b[rank], pieces=2, **tiles), exact)
+        return error(kernels.ag_gemm(a[rank], b[rank], **(how or {"pieces": 2} | tiles)), exact)
 
-    def gemm_rs(call: int, rank: int, ranks: int) -> float:
+    def gemm_rs(call: int, rank: int, ranks: int, **how: Any) -> float:
         a, b = data(ranks, ranks * 40, 16, seed=call), data(ranks, 32, 16, seed=call + 10)
         exact = sum(a[r].float() @ b[r].float().T for r in range(ranks)).chunk(ranks)[rank]
-        return error(kernels.gemm_rs(a[rank], b[rank], pieces=2, **tiles), exact)
+        return error(kernels.gemm_rs(a[rank], b[rank], **(how or {"pieces": 2} | tiles)), exact)
 
     def ag_gemm_backward(call: int, rank: int, ranks: int) -> float:
         a, b = data(ranks, 10, 16, seed=call), data(ranks, 32, 16, seed=call + 10)
@@ -214,6 +214,8 @@ def _operators() -> list[Subject]:
         subject("ag_gemm_small", "ag_gemm_small_program", ag_gemm_small),
         subject("gemm_rs", "gemm_rs_program", gemm_rs),
         subject("gemm_rs_nodes", "gemm_rs_nodes_program", gemm_rs, ((4, 2),)),
+        subject("rank_products, ag_gemm", "ag_gemm_by_rank_program", functools.partial(ag_gemm, algorithm="by_rank")),
+        subject("rank_products, gemm_rs", "gemm_rs_by_rank_program", functools.partial(gemm_rs, algorithm="by_rank")),
         subject("gradients, column", "column_gradients_program", ag_gemm_backward),
         subject("gradients, row", "row_gradients_program", gemm_rs_backward),
         subject("gemm_ar_small", "gemm_ar_small_program", gemm_ar),

@@ -94,6 +94,31 @@ def test_gemm_rs(ranks, rows, N, K, layout):
 
 
 @pytest.mark.parametrize("layout", ["nk", "kn"])
+@pytest.mark.parametrize("rows, N, K", SHAPES[:3])
+@pytest.mark.parametrize("ranks", [1, 3])
+def test_products_by_rank(ranks, rows, N, K, layout):
+    a, b, bias = data(ranks, rows, K, seed=1), data(ranks, N, K, seed=2), data(N, seed=3)
+    x = data(ranks, ranks * rows, K, seed=4)
+
+    def main():
+        rank = ditron.rank()
+        own = slice(rank * rows, (rank + 1) * rows)
+        for call in range(3):
+            turned, offset = a.roll(call, 0), bias if call else None
+            gathered = torch.empty(ranks * rows, K, dtype=a.dtype) if call else None
+            how = {"algorithm": "by_rank"}
+            got = kernels.ag_gemm(turned[rank], weight(b[rank], layout), offset, gathered=gathered, **how)
+            numerics.assert_product(got, turned.reshape(-1, K), b[rank].T, *([bias] if call else []))
+            assert gathered is None or torch.equal(gathered, turned.reshape(-1, K))
+            moved = x.roll(call, 1)
+            assert_sum_of_products(
+                kernels.gemm_rs(moved[rank].contiguous(), weight(b[rank], layout), **how), moved[:, own], b
+            )
+
+    run(main, ranks=ranks)
+
+
+@pytest.mark.parametrize("layout", ["nk", "kn"])
 @pytest.mark.parametrize(
     "algorithm, rows",
     [(None, 1), (None, 6), (None, 90), ("fused", 1), ("fused", 64), ("overlapped", 64), ("sequential", 6)],
@@ -247,7 +272,10 @@ def test_a_subgroup():
         (lambda x: kernels.ag_gemm(x, x, algorithm="split_k", pieces=2), "unknown argument 'pieces': a schedule has"),
         (lambda x: kernels.ag_gemm(x, x, algorithm="split_k", num_warps=3), "num_warps must be a power of two, got 3"),
         (lambda x: kernels.ag_gemm(x, x, algorithm="split_k", rows=24), "rows, .* a power of two from 16 on .* got 24"),
-        (lambda x: kernels.ag_gemm(x, x, algorithm="splitk"), "expected 'overlapped', 'split_k', 'sequential' or"),
+        (
+            lambda x: kernels.ag_gemm(x, x, algorithm="splitk"),
+            "expected 'overlapped', 'split_k', 'by_rank', 'sequential' or",
+        ),
         (lambda x: kernels.gemm_rs(x, x, pieces=2), "pieces must be from 1 to 1"),
         (lambda x: kernels.gemm_rs(x[:3], x), "pad it to 4 rows"),
         (lambda x: kernels.gemm_rs(x, x, algorithm="fast"), "unknown algorithm 'fast'"),
@@ -313,6 +341,8 @@ def test_programs_keep_no_simulation_alive():
             "unknown argument 'b_is_kn': a schedule has pieces, programs",
         ),
         (lambda a, b: kernels.ag_gemm(a, b, algorithm="sequential", foo=3), "ag_gemm: unknown argument 'foo'"),
+        (lambda a, b: kernels.ag_gemm(a, b, algorithm="by_rank", pieces=2), "ag_gemm: unknown argument 'pieces'"),
+        (lambda a, b: kernels.gemm_rs(a, b, algorithm="by_rank", pieces=2), "gemm_rs: unknown argument 'pieces'"),
         (lambda a, b: kernels.gemm_rs(a, b, programs=-1), "gemm_rs: programs must be of integers from 1 on, got -1"),
         (
             lambda a, b: kernels.gemm_ar(a, b, algorithm="fused", rows=4),

@@ -196,6 +196,14 @@ ONE, ROWS = torch.ones(1), torch.ones(8)
             lambda: kernels.ag_gemm(X, X, scale_a=ONE),
             "quantized ones with scale_a= and scale_b= .* got torch.float8_e4m3fn without",
         ),
+        (
+            lambda: kernels.ag_gemm(X, X, scale_a=ONE, scale_b=ONE, algorithm="by_rank"),
+            "algorithm='by_rank' takes no quantized operands",
+        ),
+        (
+            lambda: kernels.gemm_rs(X, X, scale_a=ONE, scale_b=ONE, algorithm="by_rank"),
+            "algorithm='by_rank' takes no quantized operands",
+        ),
         (lambda: kernels.ag_gemm(X, X.to(E5M2), scale_a=ONE, scale_b=ONE), "of one dtype"),
         (lambda: kernels.ag_gemm(X.bfloat16(), X.bfloat16(), scale_a=ONE, scale_b=ONE), "are for matrices of float8"),
         (lambda: kernels.gemm_rs(X.bfloat16(), X.bfloat16(), out_dtype=torch.float16), "are for matrices of float8"),

@@ -36,13 +36,14 @@ class Space:
         return options if options.get("algorithm") != self.algorithm else self.defaults | options
 
     def neighbours(self, options: Options) -> Iterator[Options]:
-        """One step from a schedule; none from those of other algorithms."""
+        """One step from a schedule, to any other tile, which have no order; none from those of other algorithms."""
         if options.get("algorithm") != self.algorithm:
             return
         for name, values in self.parameters.items():
-            at = values.index(options[name]) if options[name] in values else None
-            for step in range(len(values)) if at is None else (at - 1, at + 1):
-                if 0 <= step < len(values):
+            known = options[name] in values
+            at = values.index(options[name]) if known else -1
+            for step in (at - 1, at + 1) if known and not isinstance(options[name], tuple) else range(len(values)):
+                if 0 <= step < len(values) and step != at:
                     neighbour = options | {name: values[step]}
                     if self.is_valid(neighbour):
                         yield neighbour

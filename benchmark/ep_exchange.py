@@ -24,6 +24,7 @@ from measuring import random  # noqa: E402
 from moe import RowsCase, route  # noqa: E402
 
 from ditron import kernels  # noqa: E402
+from ditron.kernels.route_draws import RouteDistribution  # noqa: E402
 
 
 class Exchange:
@@ -31,7 +32,7 @@ class Exchange:
 
     def __init__(self, model: Model, tokens: int, device: torch.device):
         self.rank, self.ranks = dist.get_rank(), dist.get_world_size()
-        self.ids = route(model, tokens, device)  # [ranks, tokens, top_k]
+        self.ids = route(RouteDistribution(), model, tokens, device)  # [ranks, tokens, top_k]
         self.top_k, self.tokens, self.H = model.top_k, tokens, model.hidden
         self.x = random(tokens, self.H, self.rank, device)
         self.weights = torch.rand(tokens, self.top_k, device=device)

@@ -7,7 +7,8 @@
 each of which is (tp). Floors: the grouped product alone, of tokens that are there; the copies alone. torch + NCCL:
 all-gather, rows sorted by expert (their indices given), ``torch._grouped_mm``. ``plan``: from the experts of this
 rank's tokens and their weights to tables on every rank; torch: all-gathers, sort, counts. ``moe_rs`` and ``moe_ar``:
-the second product and the sums (moe_layer.py). ``ep_moe``: the layer, with nothing given. Uniform routing.
+the second product and the sums (moe_layer.py). ``ep_moe``: the layer, with nothing given. Routes are drawn,
+uniformly or as ``--routing`` says: the floor is then the rank that has most of them.
 """
 
 from __future__ import annotations
@@ -34,10 +35,10 @@ from ditron.kernels.route_draws import RouteDistribution  # noqa: E402
 from ditron.kernels.routing import tables_on_host  # noqa: E402
 
 
-def route(model: Model, tokens: int, device: torch.device) -> torch.Tensor:
+def route(routing: RouteDistribution, model: Model, tokens: int, device: torch.device) -> torch.Tensor:
     """Experts of every rank's tokens, [ranks, tokens, top_k], the same on every rank."""
-    ranks, uniform = dist.get_world_size(), RouteDistribution()
-    return uniform.draw(ranks * tokens, model.experts, model.top_k, tokens, device)[0].view(ranks, tokens, -1)
+    ranks = dist.get_world_size()
+    return routing.draw(ranks * tokens, model.experts, model.top_k, tokens, device)[0].view(ranks, tokens, -1)
 
 
 class RowsCase(Case):
@@ -60,7 +61,7 @@ def ag_moe_case(name: str, model: Model, tokens: int, parallel: str, args: Any, 
     is_ep = parallel == "ep"
     experts = model.experts // ranks if is_ep else model.experts
     N = 2 * model.intermediate // (1 if is_ep else ranks)
-    ids = route(model, tokens, device)
+    ids = args.route(model, tokens, device)
     x = random(tokens, K, rank, device)
     w = torch.empty(experts, N, K, dtype=x.dtype, device=device).normal_(std=K**-0.25)
     gathered = torch.empty(ranks * tokens, K, dtype=x.dtype, device=device)
@@ -101,13 +102,13 @@ def ag_moe_case(name: str, model: Model, tokens: int, parallel: str, args: Any, 
     return case
 
 
-def backward_case(name: str, model: Model, tokens: int, parallel: str, device: torch.device) -> Case:
+def backward_case(name: str, model: Model, tokens: int, parallel: str, args: Any, device: torch.device) -> Case:
     """Both gradients of the first product."""
     rank, ranks, K = dist.get_rank(), dist.get_world_size(), model.hidden
     is_ep = parallel == "ep"
     experts = model.experts // ranks if is_ep else model.experts
     N = 2 * model.intermediate // (1 if is_ep else ranks)
-    ids = route(model, tokens, device)
+    ids = args.route(model, tokens, device)
     x = random(tokens, K, rank, device)
     w = torch.empty(experts, N, K, dtype=x.dtype, device=device).normal_(std=K**-0.25)
     gathered = torch.empty(ranks * tokens, K, dtype=x.dtype, device=device)
@@ -148,7 +149,8 @@ def backward_cases(args: argparse.Namespace, device: torch.device) -> Iterator[C
     for name in args.models:
         for tokens in args.rows:
             for parallel in args.parallel:
-                yield backward_case(f"{name} {tokens} tokens {parallel}", MODELS[name], tokens, parallel, device)
+                title = args.title.format(name, tokens, parallel)
+                yield backward_case(title, MODELS[name], tokens, parallel, args, device)
 
 
 def moe_plan_alone(ids: torch.Tensor, model: Model, parallel: str, block_m: int, group: ditron.Group) -> Plan:
@@ -164,7 +166,7 @@ def ag_moe_cases(args: argparse.Namespace, device: torch.device) -> Iterator[Cas
     for name in args.models:
         for tokens in args.rows:
             for parallel in args.parallel:
-                title = f"{name} {tokens} tokens {parallel}"
+                title = args.title.format(name, tokens, parallel)
                 yield ag_moe_case(title, MODELS[name], tokens, parallel, args, device)
 
 
@@ -173,7 +175,7 @@ def plan_cases(args: argparse.Namespace, device: torch.device) -> Iterator[Case]
     for name in args.models:
         for tokens in args.rows:
             model = MODELS[name]
-            ids = route(model, tokens, device)
+            ids = args.route(model, tokens, device)
             weights = torch.rand(
                 ranks, tokens, model.top_k, device=device, generator=torch.Generator(device).manual_seed(0)
             )
@@ -216,9 +218,9 @@ OPERATORS = {
     "ag_moe": ag_moe_cases,
     "ag_moe_backward": backward_cases,
     "plan": plan_cases,
-    "moe_rs": lambda args, device: second_cases(args, "moe_rs", route, MODELS, device),
-    "moe_ar": lambda args, device: second_cases(args, "moe_ar", route, MODELS, device),
-    "ep_moe": lambda args, device: layer_cases(args, route, MODELS, device),
+    "moe_rs": lambda args, device: second_cases(args, "moe_rs", MODELS, device),
+    "moe_ar": lambda args, device: second_cases(args, "moe_ar", MODELS, device),
+    "ep_moe": lambda args, device: layer_cases(args, MODELS, device),
 }
 
 
@@ -227,11 +229,14 @@ def main() -> None:
     parser.add_argument("--models", nargs="*", default=list(MODELS), choices=list(MODELS))
     parser.add_argument("--rows", nargs="*", type=int, default=[128, 4096], help="tokens of each rank")
     parser.add_argument("--parallel", nargs="*", default=["ep", "tp"], choices=["ep", "tp"])
+    parser.add_argument("--routing", default="uniform", help="how likely experts are: uniform, zipf:1.2, onehot")
     parser.add_argument("--plans", nargs="*", type=parse_schedule, default=[], help="of moe_plan: e.g. block_m=64")
     parser.add_argument(
         "--schedules", nargs="*", type=parse_schedule, default=[], help="of ag_moe: e.g. group_m=4,stages=3"
     )
     args = parser.parse_args()
+    args.route = partial(route, RouteDistribution.parse(args.routing))
+    args.title = "{} {} tokens {}" if args.routing == "uniform" else f"{{}} {{}} tokens {{}}, {args.routing}"
     measure(OPERATORS, args, "bf16, ")
 
 

@@ -202,18 +202,18 @@ def layer_case(name: str, model: Model, ids: torch.Tensor, parallel: str, device
     return ComparedCase("ep_moe", name, runs, expected, 1.5e-2)
 
 
-def second_cases(args: argparse.Namespace, operator: str, route: Callable, models: dict, device) -> Iterator[Case]:
+def second_cases(args: argparse.Namespace, operator: str, models: dict, device) -> Iterator[Case]:
     for name in args.models:
         for tokens in args.rows:
             for parallel in args.parallel:
-                ids = route(models[name], tokens, device)
-                title = f"{name} {tokens} tokens {parallel}"
+                ids = args.route(models[name], tokens, device)
+                title = args.title.format(name, tokens, parallel)
                 yield second_case(operator, title, models[name], ids, parallel, args.schedules, device)
 
 
-def layer_cases(args: argparse.Namespace, route: Callable, models: dict, device) -> Iterator[Case]:
+def layer_cases(args: argparse.Namespace, models: dict, device) -> Iterator[Case]:
     for name in args.models:
         for tokens in args.rows:
             for parallel in args.parallel:
-                ids = route(models[name], tokens, device)
-                yield layer_case(f"{name} {tokens} tokens {parallel}", models[name], ids, parallel, device)
+                ids = args.route(models[name], tokens, device)
+                yield layer_case(args.title.format(name, tokens, parallel), models[name], ids, parallel, device)

@@ -90,7 +90,8 @@ def test_waves():
 def test_the_outlook():
     """On links that are slow, communication is exposed, and nothing else helps; on fast ones, tensor cores do."""
     slow, fast = (machines.load("h200x2").with_changes([f"link={rate}"]) for rate in (20, 2000))
-    of_slow, of_fast = (outlook(PRODUCT, candidates_of(PRODUCT), machine, "single calls") for machine in (slow, fast))
+    candidates = [one for one in candidates_of(PRODUCT) if one["algorithm"] != "by_rank"]  # which has no steps
+    of_slow, of_fast = (outlook(PRODUCT, candidates, machine, "single calls") for machine in (slow, fast))
     best = of_slow.schedules[0]
     assert best.us == min(one.us for one in of_slow.schedules if one.us) and best.us > of_slow.floor
     assert best.exposed > 0.8 * best.us and best.bound == "link" and best.share > 0.8

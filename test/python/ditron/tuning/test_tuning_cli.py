@@ -317,7 +317,7 @@ def test_top(gpus, capsys, monkeypatch):
 
     def predicted(problems, machine, search, seed, say):
         assert (machine.name, search, seed) == ("h200x2", 0, 0)
-        times = {"sequential": 9.0, "nccl": None, "overlapped": 5.0}
+        times = {"sequential": 9.0, "nccl": None, "overlapped": 5.0, "by_rank": 20.0}
         return [[(o, times[o["algorithm"]] and times[o["algorithm"]] + o.get("pieces", 0)) for o in problems[0][1]]]
 
     monkeypatch.setattr(order, "predicted", predicted)
@@ -325,8 +325,8 @@ def test_top(gpus, capsys, monkeypatch):
     for options in ([], ["--top", "1"], ["--top", "3"]):
         assert main(["tune", "ag_gemm", "2048", "11008", "4096", *options]) == 0
     every, one, three = measured
-    assert [o["algorithm"] for o in every] == ["sequential", *["overlapped"] * (len(every) - 2), "nccl"]
-    assert [o.get("pieces", 0) for o in every[1:-1]] == sorted(o["pieces"] for o in every[1:-1])
+    assert [o["algorithm"] for o in every] == ["sequential", *["overlapped"] * (len(every) - 3), "by_rank", "nccl"]
+    assert [o.get("pieces", 0) for o in every[1:-2]] == sorted(o["pieces"] for o in every[1:-2])
     assert one == every[:2] and three == every[:4]
 
 
@@ -360,7 +360,8 @@ def test_more_ranks_than_gpus(gpus, capsys):
 def test_only_what_is_a_candidate(gpus, capsys):
     assert main(["tune", "ag_gemm", "2048", "11008", "4096", "--only", "nccl", "warp"]) == 2
     assert (
-        "--only warp: no candidate of these shapes; there are nccl, overlapped, sequential" in capsys.readouterr().err
+        "--only warp: no candidate of these shapes; there are by_rank, nccl, overlapped, sequential"
+        in capsys.readouterr().err
     )
 
 

@@ -102,6 +102,13 @@ def test_the_order():
     assert ordered([RULE, A, B, C], timed, top=3) == [RULE, C, A]
 
 
+def test_each_algorithm_that_is_not_far_behind_is_measured():
+    near, nearer, far = ({"algorithm": name} for name in ("near", "near", "far"))
+    nearer["pieces"] = 2
+    timed = [(RULE, 100.0), (A, 90.0), (near, 99.0), (nearer, 98.0), (far, 104.4)]
+    assert ordered([RULE, A, near, nearer, far], timed, top=1) == [RULE, A, nearer]  # far: 1.16 times the best
+
+
 def test_without_predictions_all_are_measured_as_declared():
     assert ordered([RULE, A, B], [], top=1) == [RULE, A, B]
     assert ordered([RULE, A, B], [(RULE, None), (A, None), (B, None)], top=1) == [RULE, A, B]

@@ -208,7 +208,7 @@ _OF_ONE_GPU = (
     Probe("hbm.rate", "copy of 1 GB by all SMs", _local_copy(1024 * MB, 4, block=8192, num_warps=8)),
     Probe("hbm.per_sm", "copy of 32 MB by one program of 16 warps", _local_copy(32 * MB, **_STORES)),
     Probe("sm.dot16", "bf16 product of 8448 x 8192 x 4096", _product(8448, 8192, 4096)),
-    Probe("sm.operands", "the same by tiles of 128 x 128", _product(8448, 8192, 4096, block=(128, 128, 64))),
+    Probe("sm.shared", "the same by tiles of 128 x 128", _product(8448, 8192, 4096, block=(128, 128, 64))),
     Probe("sm.fill", "bf16 product of 1536 x 2816 x 512", _product(1536, 2816, 512), "graph", 10),
     Probe("sm.burst", _NO_PAUSE.format("8192 x 4096"), _product(8448, 8192, 4096), "sustained", 2),
     Probe("sm.dot16_sustained", _NO_PAUSE.format("14336 x 8192"), _product(8448, 14336, 8192), "sustained", 2),

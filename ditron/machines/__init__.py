@@ -53,7 +53,7 @@ FIELDS = {
     "sm.burst": Field("us", "", 1e3, 0, 1e9, "how long a kernel then computes at the full rate"),
     "sm.dot8": Field("TFLOP/s", "dot8", 1e3, 1, 1e5, "products of 8-bit operands"),
     "sm.dot32": Field("TFLOP/s", "dot32", 1e3, 0.1, 1e5, "products of 32-bit operands"),
-    "sm.operands": Field("GB/s", "", 1, 1, 1e6, "operands of products, from the L2 cache to all SMs"),
+    "sm.shared": Field("GB/s", "", 1, 1, 1e6, "operands of products, written to shared memory and read, of all SMs"),
     "sm.vector": Field("Top/s", "vector", 1e3, 0.01, 1e5, "operations on elements, as additions of fp32"),
     "sm.special": Field("Top/s", "special", 1e3, 0.01, 1e5, "exponentials, square roots and the like"),
     "sm.fill": Field("us", "fill", 1e3, 0, 100, "first loads of a row of products, which nothing hides"),
@@ -372,7 +372,12 @@ def _base(file: _File, base: Any, above: tuple[Path, ...]) -> Machine:
 
 def _number(file: _File, name: str, entry: Any) -> Number:
     if name not in FIELDS:
-        raise file.fail(name, f"no machine has a number {name!r}{_similar(name, FIELDS)}")
+        section = [field for field in FIELDS if field.startswith(name.partition(".")[0] + ".")]
+        raise file.fail(
+            name,
+            f"no machine has a number {name!r}{_similar(name, FIELDS)}: take it out, as what a file does not say is "
+            f"its base's, or write one of {', '.join(section or FIELDS)}",
+        )
     for key in entry if isinstance(entry, dict) else ():
         if key not in _KEYS:
             raise file.fail(name, f"{name}: expected value, unit and source, got {key!r}{_similar(key, _KEYS)}")

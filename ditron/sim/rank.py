@@ -24,7 +24,7 @@ if TYPE_CHECKING:
 
 __all__ = ["RankView", "current_world", "enter"]
 
-_STAGES = 3  # of Triton's pipelines, where a launch names none
+_WARPS, _STAGES = 4, 3  # of Triton, where a launch names none
 
 
 class _Current(threading.local):
@@ -99,19 +99,20 @@ class RankView:
         modes = {
             "records accesses": self.records_accesses,
             "timing only": self.timing_only,
-            self._costs(_STAGES): self._world.timing is not None,
+            self._costs(_WARPS, _STAGES): self._world.timing is not None,
         }
         return ", ".join(mode for mode, used in modes.items() if used)
 
-    def _costs(self, num_stages: int) -> str:
+    def _costs(self, num_warps: int, num_stages: int) -> str:
         """The pass by which kernels tell the machine what they spend; empty without a clock."""
         machine = self._world.timing
         if machine is None:
             return ""
         options = {
-            "operations-per-byte": 1e3 * machine["sm.dot16"] / machine["sm.operands"],
+            "operations-per-kb": 1024e3 * machine["sm.dot16"] / machine["sm.shared"],
             "load-ns": 1e3 * machine["latency.load"],
             "load-ns-per-kb": 1024 / machine["hbm.per_sm"],
+            "num-warps": num_warps,
             "num-stages": num_stages,
         }
         return f"insert-costs{{{' '.join(f'{name}={round(value)}' for name, value in options.items())}}}"
@@ -159,9 +160,9 @@ class RankView:
         """The kernel of a mixed module (or of its text), which is launched with these options of Triton's."""
         from ditron_compiler.sim_compiler import compile_module
 
-        num_warps, num_stages = options.get("num_warps", 4), options.get("num_stages", _STAGES)
+        num_warps, num_stages = options.get("num_warps", _WARPS), options.get("num_stages", _STAGES)
         kernel = compile_module(
-            module, races=self.records_accesses, costs=self._costs(num_stages), timing_only=self.timing_only
+            module, races=self.records_accesses, costs=self._costs(num_warps, num_stages), timing_only=self.timing_only
         )
         return kernel if self._world.timing is None else kernel.with_options(num_warps, num_stages)
 

@@ -28,7 +28,7 @@ _RESOURCES = {
 
 #: Numbers that are asked what if they were twice as good, by what they are called; of times: half as long.
 _CHANGES = {
-    "tensor cores": ("sm.dot16", "sm.dot16_sustained", "sm.dot8", "sm.dot32", "sm.operands"),
+    "tensor cores": ("sm.dot16", "sm.dot16_sustained", "sm.dot8", "sm.dot32", "sm.shared"),
     "arithmetic": ("sm.vector", "sm.special"),
     "memory": ("hbm.rate", "hbm.per_sm", "l2.size"),
     "link": ("link.rate", "link.pair"),

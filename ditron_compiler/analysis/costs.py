@@ -26,6 +26,7 @@ __all__ = [
     "feeds_products",
     "is_float",
     "largest_product",
+    "shared_bytes",
 ]
 
 #: An attribute of puts and gets of floats that take time, and are not moved.
@@ -53,19 +54,18 @@ class OperationCost:
     place: ir.Value | None = None
 
 
-def cost_of(op: ir.Operation, operations_per_byte: int = 0) -> OperationCost | None:
+def cost_of(op: ir.Operation, operations_per_kb: int = 0, num_warps: int = 4) -> OperationCost | None:
     """The cost of one execution of ``op``; None if it has none.
 
     Loads that only products use have none here (operand_reads.py), but a product of a small tile counts as many
-    operations as tensor cores do while its operands are loaded: of 16-bit operands ``operations_per_byte``. Loads that
-    are the same in every program have none: one of them reads memory. Nor have scalars a cost, and masks are not looked
-    at: a tile at the edge of a matrix costs what any other does.
+    operations as tensor cores do while its operands pass shared memory: ``operations_per_kb`` of 16-bit operands. Loads
+    that are the same in every program have none: one of them reads memory. Nor have scalars a cost, and masks are not
+    looked at: a tile at the edge of a matrix costs what any other does.
     """
     if isinstance(op, (tt.DotOp, tt.DotScaledOp)):
         *batch, m, k = ir.RankedTensorType(op.a.type).shape
         n = ir.RankedTensorType(op.b.type).shape[-1]
-        loaded = sum(bytes_of(operand.type) for operand in (op.a, op.b) if _is_loaded(operand, op.block))
-        meanwhile = operations_per_byte * 16 * loaded // _bits(op.a.type)
+        meanwhile = operations_per_kb * 16 * shared_bytes(op, num_warps) // (1024 * _bits(op.a.type))
         return OperationCost(_product(op), max(2 * math.prod(batch) * m * n * k, meanwhile))
     if isinstance(op, LOADS):
         if feeds_products(op.results[0]) or not _differs_by_program(op):
@@ -75,6 +75,20 @@ def cost_of(op: ir.Operation, operations_per_byte: int = 0) -> OperationCost | N
         if isinstance(op, kind):
             return _access(Cost.Store, getattr(op, name).type, op.operands[0])
     return None
+
+
+def shared_bytes(product: ir.Operation, num_warps: int) -> int:
+    """Bytes of a product's operands that an SM writes to shared memory, and reads from it, through the same port.
+
+    Each operand is written once; one that is not loaded, as one in registers, does not count. A group of four warps
+    computes 64 rows by an instruction that reads both operands (wgmma, of the PTX ISA): the right one is read for every
+    64 rows, the left one by every group that has other columns. Groups divide rows first, then columns, as
+    warpsPerTileV3 in Triton's AccelerateMatmul.cpp has them do.
+    """
+    rows = max(1, ir.RankedTensorType(product.a.type).shape[-2] // 64)
+    columns = max(1, num_warps // 4 // rows)
+    times_read = ((product.a, columns), (product.b, rows))
+    return sum(bytes_of(one.type) * (1 + times) for one, times in times_read if _is_loaded(one, product.block))
 
 
 @dataclass(frozen=True)

@@ -9,7 +9,7 @@ from typing import ClassVar
 
 from ditron_compiler import ir
 from ditron_compiler.analysis.call_graph import operations
-from ditron_compiler.analysis.costs import LOADS, PRODUCTS, bytes_of, cost_of, feeds_products
+from ditron_compiler.analysis.costs import LOADS, PRODUCTS, OperationCost, bytes_of, cost_of, feeds_products
 from ditron_compiler.analysis.element_costs import ElementCost, element_cost
 from ditron_compiler.analysis.operand_reads import OperandStream, operand_stream
 from ditron_compiler.ir.dialects import arith, ditron, scf
@@ -30,10 +30,10 @@ class InsertCosts(Pass):
     ``symm_at`` gave.
 
     What a product's operands are loaded from is said in front of the loop over K: bytes, and where they begin, so that
-    programs that read the same can share it. With ``operations-per-byte``, a product of a tile so small that its loads
-    from the cache take longer counts as many 16-bit operations as tensor cores do meanwhile. With ``load-ns``, a loop
-    of ``num-stages`` stages, or as many as it says, takes at least that long, and ``load-ns-per-kb`` for what is
-    loaded, for every ``num-stages - 1`` iterations.
+    programs that read the same can share it. With ``operations-per-kb``, a product of a tile so small that its operands
+    take longer to pass shared memory, where ``num-warps`` warps read them, counts as many 16-bit operations as tensor
+    cores do meanwhile. With ``load-ns``, a loop of ``num-stages`` stages, or as many as it says, takes at least that
+    long, and ``load-ns-per-kb`` for what is loaded, for every ``num-stages - 1`` iterations.
 
     Before::
 
@@ -47,9 +47,10 @@ class InsertCosts(Pass):
     """
 
     name: ClassVar[str] = "insert-costs"
-    operations_per_byte: int = 0
+    operations_per_kb: int = 0
     load_ns: int = 0
     load_ns_per_kb: int = 0
+    num_warps: int = 4
     num_stages: int = 3
 
     def run(self, op: ir.Operation) -> None:
@@ -58,10 +59,13 @@ class InsertCosts(Pass):
         streams = [stream for load in loads if (stream := operand_stream(load)) is not None]
         self._spend_on_operands(streams)
         for o in every:
-            spent = cost_of(o, self.operations_per_byte)
+            spent = self._cost_of(o)
             if spent is not None:
                 self._spend(o, spent.cost, spent.amount, [spent.place] if spent.place is not None else [])
         self._spend_on_elements(every)
+
+    def _cost_of(self, op: ir.Operation) -> OperationCost | None:
+        return cost_of(op, self.operations_per_kb, self.num_warps)
 
     def _spend(self, before: ir.Operation, cost: Cost, amount: int, place: list[ir.Value]) -> None:
         """Before an operation; of a loop in which nothing but its time is of interest to others, all in front of it."""
@@ -105,7 +109,7 @@ class InsertCosts(Pass):
         for stream in streams:
             by_loop[stream.loop].append(stream)
         for loop, inside in by_loop.items():
-            spent = [cost_of(o, self.operations_per_byte) for o in loop.body]
+            spent = [self._cost_of(o) for o in loop.body]
             products = sum(one.amount for one in spent if one is not None and one.cost in PRODUCTS)
             if not products:
                 continue

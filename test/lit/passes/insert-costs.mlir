@@ -1,6 +1,7 @@
 // What a kernel spends stands before the operation that spends it.
 // RUN: ditron-opt %s --insert-costs | filecheck %s
-// RUN: ditron-opt %s --pass-pipeline='builtin.module(insert-costs{operations-per-byte=72 load-ns=600 load-ns-per-kb=10 num-stages=3},canonicalize,cse)' | filecheck %s --check-prefix=FED
+// RUN: ditron-opt %s --pass-pipeline='builtin.module(insert-costs{operations-per-kb=28672 load-ns=600 load-ns-per-kb=10 num-warps=8 num-stages=3},canonicalize,cse)' | filecheck %s --check-prefix=FED
+// RUN: ditron-opt %s --pass-pipeline='builtin.module(insert-costs{operations-per-kb=28672 num-warps=16},canonicalize,cse)' | filecheck %s --check-prefix=WARPS
 
 // CHECK-LABEL: tt.func @product(
 tt.func @product(%a: tensor<64x32xbf16>, %b: tensor<32x16xbf16>, %c: tensor<64x16xf32>) -> tensor<64x16xf32> {
@@ -98,19 +99,21 @@ tt.func @elements(%at: tensor<64x!tt.ptr<f32>>, %x: tensor<64xf32>, %y: tensor<6
   tt.return
 }
 
-// Where tensor cores do 72 operations while a byte of their operands is loaded, a small tile takes as long as its loads;
-// operands that are not loaded in the same loop, or are computed, do not count. A loop that does nothing else says all
-// in front of it.
+// Where tensor cores do 28672 operations while 1 KB passes shared memory, a small tile takes as long as its operands:
+// 32 KB written, 48 KB read by eight warps, and 64 by sixteen, of which two groups read the same rows. Operands that are
+// not loaded in the same loop, or are computed, do not count. A loop that does nothing else says all in front of it.
 // FED-LABEL: tt.func @fed(
+// WARPS-LABEL: tt.func @fed(
 tt.func @fed(%at: tensor<128x64x!tt.ptr<bf16>>, %to: tensor<64x128x!tt.ptr<bf16>>, %wide: tensor<64x256x!tt.ptr<bf16>>, %c: tensor<128x128xf32>, %w: tensor<128x256xf32>, %n: i32) {
   %zero = arith.constant 0 : i32
   %one = arith.constant 1 : i32
   %kept = tt.load %at : tensor<128x64x!tt.ptr<bf16>>
-  // FED-DAG: %[[LOADS:.*]] = arith.constant 2359296 : i64
+  // FED-DAG: %[[SHARED:.*]] = arith.constant 2293760 : i64
+  // WARPS: arith.constant 2752512 : i64
   // FED-DAG: %[[PRODUCT:.*]] = arith.constant 4194304 : i64
   // FED-DAG: %[[ONE:.*]] = arith.constant 2097152 : i64
   // FED: %[[STEPS:.*]] = arith.extsi %arg5 : i32 to i64
-  // FED-NEXT: %[[A:.*]] = arith.muli %[[STEPS]], %[[LOADS]]
+  // FED-NEXT: %[[A:.*]] = arith.muli %[[STEPS]], %[[SHARED]]
   // FED-NEXT: ditron.spend dot16 %[[A]]
   // FED-NEXT: %[[B:.*]] = arith.muli %[[STEPS]], %[[PRODUCT]]
   // FED-NEXT: ditron.spend dot16 %[[B]]

@@ -19,8 +19,8 @@ from ditron.machines import FIELDS
 from ditron_compiler.errors import DitronError
 
 BASE = machines.load("h200x2")
-#: Products that stay bound by tensor cores in tiles of 128 x 256, by operands in smaller ones, and slower without a pause.
-FACTORS = {"sm.dot16": 0.8, "sm.operands": 0.75, "sm.dot16_sustained": 0.7}
+#: Products that stay bound by tensor cores in tiles of 128 x 256, by shared memory in smaller ones, and slower without a pause.
+FACTORS = {"sm.dot16": 0.8, "sm.shared": 0.75, "sm.dot16_sustained": 0.7}
 OTHERS = (1.2, 0.8, 1.3, 0.7)
 
 

@@ -206,6 +206,12 @@ def test_a_file_of_ones_own_takes_over_what_it_does_not_say(write):
         ("100", "'fast'", 6, "got 'fast'"),
         ('"GB/s"', '"MB/s"', 6, "link.rate: expected the unit 'GB/s', got 'MB/s'"),
         ("rate = {", "rat = {", 6, r"no machine has a number 'link.rat' \(did you mean 'link.rate'\?\)"),
+        (
+            "[link]\nrate = {",
+            "[sm]\noperands = {",
+            6,
+            "number 'sm.operands': take it out, .* or write one of sm.count, ",
+        ),
         (', source = "measured: links.py"', "", 6, "every number says where it is from"),
         ('"measured: links.py"', '"guess"', 6, "expected a source that begins with measured, data sheet"),
     ],

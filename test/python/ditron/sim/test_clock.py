@@ -72,15 +72,15 @@ def test_what_is_stored_behind_the_last_product_is_not_hidden():
     assert operations(filled, "products_kernel")[0][2] == pytest.approx(3 + 2 + PRODUCT + 0.0205, abs=0.001)
 
 
-def test_a_small_product_takes_as_long_as_its_operands():
-    """Both of 2048 bytes a step, at 10 GB/s for each of four SMs."""
+def test_a_small_product_takes_as_long_as_its_operands_pass_shared_memory():
+    """Both of 2048 bytes a step are written and read there, at 10 GB/s for each of four SMs."""
 
     def main(view):
         x = torch.zeros(32, 32, dtype=torch.bfloat16)
         products_kernel[(1,)](x, torch.zeros_like(x), STEPS=1000)
 
-    fed = predicted(main, 1, simple_machine("hbm=100000", "hbm.per_sm=10000", "sm.operands=40"))
-    assert operations(fed, "products_kernel")[0][2] == pytest.approx(3 + 1000 * 2 * 2048 / 10 * US, abs=0.01)
+    fed = predicted(main, 1, simple_machine("hbm=100000", "hbm.per_sm=10000", "sm.shared=40"))
+    assert operations(fed, "products_kernel")[0][2] == pytest.approx(3 + 1000 * 4 * 2048 / 10 * US, abs=0.01)
 
 
 def test_a_gpu_keeps_its_full_rate_for_a_while():

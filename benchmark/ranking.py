@@ -2,6 +2,7 @@
 
     python benchmark/ranking.py                                  # the shipped table of two H200s
     python benchmark/ranking.py --table more.json --json rows.json   # of a table of benchmark/ranking_gpu.py, say
+    python benchmark/ranking.py --table docs/results/data/ranking_seed1.json --problems   # such a one, in short
 
 Of each problem: Spearman's rank correlation where it has at least four candidates with predictions, the place of the
 fastest candidate in the predicted order, and how much slower the best of the predicted top K is than the fastest
@@ -69,10 +70,33 @@ def compare(entry: Entry, predictor: Predictor, noise: float) -> dict:
     return row
 
 
+def in_short(table: Table) -> str:
+    """The times of a table, a line per problem; an option's name stands in front of all, once."""
+    read = json.loads(table.to_text())
+    names = sorted({name for entry in read["entries"] for one in entry["candidates"] for name in one["options"]})
+    for entry in read["entries"]:
+        known = [one for one in entry["candidates"] if "us" in one]
+        entry["candidates"] = [[one["us"], *(one["options"].get(name) for name in names)] for one in known]
+    entries = ",\n".join(json.dumps(entry, separators=(",", ":")) for entry in read.pop("entries"))
+    return json.dumps(read | {"options": names})[:-1] + f', "entries": [\n{entries}]}}\n'
+
+
+def table_of(path: Path) -> Table:
+    """Of a file of ``ditron tune``, or one that is :func:`in_short`."""
+    text = path.read_text()
+    if isinstance(read := json.loads(text), dict) and "options" in read:
+        for entry in read["entries"]:
+            entry["candidates"] = [
+                {"us": us, "options": {n: v for n, v in zip(read["options"], values, strict=True) if v is not None}}
+                for us, *values in entry["candidates"]
+            ]
+        text = json.dumps(read)
+    return Table.from_text(text, str(path))
+
+
 def part_of(table: Path, machine: machines.Machine, noise: float, problems: list[int]) -> list[dict]:
     """The rows of some problems of a table, by their numbers; in a process of its own."""
-    read = Table.from_text(table.read_text())
-    entries, predictor = list(read.entries.values()), Predictor(machine)
+    entries, predictor = list(table_of(table).entries.values()), Predictor(machine)
     return [compare(entries[number], predictor, noise) for number in problems]
 
 
@@ -91,6 +115,14 @@ def summary(rows: list[dict], title: str) -> str:
     return "| " + " | ".join(map(str, cells)) + " |"
 
 
+def line(row: dict) -> str:
+    """What is said of one problem."""
+    order = row.get("spearman")
+    cells = [row["problem"], row["candidates"], "-" if order is None else f"{order:.2f}", f"{1 + row['spread']:.2f}"]
+    cells += [f"{100 * row['regret'][top]:.1f} %" for top in (1, 3, 8)]
+    return "| " + " | ".join(map(str, cells)) + " |"
+
+
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
     parser.add_argument("--table", type=Path, default=SHIPPED)
@@ -99,10 +131,15 @@ def main() -> None:
     parser.add_argument("--operator", help="only that one's problems")
     parser.add_argument("--noise", type=float, default=0.01, help="part of a time that is none (default 0.01)")
     parser.add_argument("--jobs", type=int, default=2, help="processes (default 2)")
+    parser.add_argument("--problems", action="store_true", help="print a line for each problem, too")
     parser.add_argument("--json", type=Path, help="what was compared, by problem")
+    parser.add_argument("--short", type=Path, metavar="FILE", help="write the table's times there, and predict nothing")
     given = parser.parse_args()
+    if given.short:
+        given.short.write_text(in_short(table_of(given.table)))
+        return
     machine = machines.load(given.machine).sustained().in_graph().with_changes(given.set)
-    entries = list(Table.from_text(given.table.read_text()).entries.values())
+    entries = list(table_of(given.table).entries.values())
     numbers = [n for n, e in enumerate(entries) if given.operator in (None, e.problem.operator)]
     chunks = [numbers[at : at + 8] for at in range(0, len(numbers), 8)]
     rows: list[dict] = []
@@ -127,6 +164,10 @@ def main() -> None:
         if any("regret" in row for row in own):
             print(summary(own, operator))
     print(summary(rows, "all"))
+    if given.problems:
+        print("\n| problem | candidates | Spearman | slowest / fastest | top 1 | top 3 | top 8 |")
+        print("|---" * 7 + "|")
+        print(*(line(row) for row in rows if "regret" in row), sep="\n")
     if given.json:
         given.json.write_text(json.dumps(rows, indent=1))
 

@@ -63,6 +63,35 @@ def test_a_table_with_nothing_to_compare(names, of, tmp_path):
     )
 
 
+def test_a_table_in_short(tmp_path):
+    """Its times are the table's, without the candidates that have none; and what is in short stays as it is."""
+    table = Table("h200", 2, versions(), {"date": "2026-11-24"})
+    tile = {"algorithm": "overlapped", "block": (128, 256, 64), "pieces": 2, "group_m": 8}
+    timed = [Measured(tile, 10.25), Measured(tile | {"stages": 3, "programs": 128}, 11.0, is_rule=True)]
+    table.add(
+        Entry(PROBLEM, [*timed, Measured(tile | {"pieces": 4}, None, "hung"), Measured({"algorithm": "nccl"}, 9.0)])
+    )
+    table.save(whole := tmp_path / "whole.json")
+    (short := tmp_path / "short.json").write_text(ranking.in_short(ranking.table_of(whole)))
+    read = ranking.table_of(short)
+    assert [(one.options, one.us) for one in read.entries[PROBLEM].candidates] == [
+        ({"algorithm": "nccl"}, 9.0),
+        (tile, 10.25),
+        (tile | {"stages": 3, "programs": 128}, 11.0),
+    ]
+    assert (read.machine, read.about, read.versions) == (table.machine, table.about, table.versions)
+    assert ranking.in_short(read) == short.read_text()
+
+
+@pytest.mark.parametrize("seed, fewest", [(0, 45), (1, 64)])
+def test_tables_beside_the_results(seed, fewest):
+    """What docs/results/clock.md says was measured can be read, and is of the shapes that ``ranking_gpu.py`` names."""
+    entries = ranking.table_of(paths.ROOT / f"docs/results/data/ranking_seed{seed}.json").entries
+    assert {(p.operator, p.rows, p.N, p.K) for p in entries} == set(ranking_gpu.SHAPES)
+    assert min(len(entry.candidates) for entry in entries.values()) == fewest
+    assert all(candidate.us for entry in entries.values() for candidate in entry.candidates)
+
+
 def test_what_is_measured_in_one_run():
     """The declared candidates first, then the best predicted, and others that can run; none twice."""
     space = space_of(PROBLEM, 132)

@@ -35,8 +35,10 @@ class LibraryFunction:
             tensor if tensor.dtype == dtype else tensor.view(dtype)
             for tensor, dtype in zip(tensors, (*self.reads, *self.writes), strict=True)
         ]
+        # A stream of the simulator may come here when its caller has left the mode, and memory outlives the first call.
+        is_inference = any(tensor.is_inference() for tensor in given)
         try:
-            with torch.no_grad():
+            with torch.inference_mode() if is_inference else torch.no_grad():
                 result = self.function(*given)
         except Exception as error:
             raise DitronError(

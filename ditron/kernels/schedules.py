@@ -212,7 +212,8 @@ def check_schedule(what: str, given: Mapping[str, Any], program: Program) -> Non
     for name, value in given.items():
         names = [constant for constant in program.constants if constant not in _NOT_SCHEDULE]
         if name not in names:
-            raise DitronError(f"{what}: unknown argument {name!r}: a schedule has {', '.join(names)}")
+            has = f"a schedule has {', '.join(names)}" if names else "this algorithm has no schedule"
+            raise DitronError(f"{what}: unknown argument {name!r}: {has}")
         if isinstance(program.constants[name], bool):
             if not isinstance(value, bool):
                 raise DitronError(f"{what}: {name} must be True or False, got {value!r}")

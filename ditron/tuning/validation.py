@@ -14,6 +14,8 @@ __all__ = ["check_entry"]
 
 _OF_EXPERTS = {"experts", "top_k", "parallel"}
 _MOST = 1 << 40  # of a size, and of microseconds
+_MOST_OF_TILE = 512  # extents of it
+_MOST_OF_OPTIONS = {"stages": 16, "pieces": 64, "group_m": 256, "programs": 4096}
 _SAMPLED_ROWS = tuple(1 << k for k in range(3, 28, 2))
 _SAMPLED_NK = ((1024, 1024), (4096, 8192))
 
@@ -73,13 +75,15 @@ def _check_options(options: Any, problem: Problem) -> None:
             _expect(
                 isinstance(value, list | tuple)
                 and len(value) == form
-                and all(_is_positive(size) and size & (size - 1) == 0 for size in value),
+                and all(_is_int(size) and 16 <= size <= _MOST_OF_TILE and size & (size - 1) == 0 for size in value),
                 name,
                 value,
-                f"{form} powers of two",
+                f"{form} powers of two from 16 to {_MOST_OF_TILE}",
             )
         elif form is int:
             _expect(_is_positive(value), name, value, "a positive integer")
+            most = _MOST_OF_OPTIONS.get(name, _MOST)
+            _expect(value <= most, name, value, f"at most {most}")
         else:
             _expect(type(value) is form, name, value, f"a {form.__name__}")
 

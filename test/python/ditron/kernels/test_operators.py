@@ -304,6 +304,24 @@ def test_bad_operands(call, message):
     run(main, ranks=2)
 
 
+@pytest.mark.parametrize("algorithm", ["by_rank", "overlapped", "sequential"])
+def test_inference_mode_first_and_then_without(algorithm):
+    """What programs keep between calls is an inference tensor then."""
+    a, b, x = data(2, 20, 16, seed=1), data(2, 24, 16, seed=2), data(2, 40, 16, seed=3)
+
+    def main():
+        rank = ditron.rank()
+        own = slice(rank * 20, (rank + 1) * 20)
+        for mode in (True, False, True):
+            with torch.inference_mode(mode):
+                got = kernels.ag_gemm(a[rank], b[rank], algorithm=algorithm)
+                summed = kernels.gemm_rs(x[rank].clone(), b[rank], algorithm=algorithm)
+            numerics.assert_product(got, a.reshape(-1, 16), b[rank].T)
+            assert_sum_of_products(summed, x[:, own], b)
+
+    run(main, ranks=2)
+
+
 def test_without_a_group():
     with pytest.raises(DitronError, match=r"ditron.kernels.all_reduce\(\) before ditron.init"):
         kernels.all_reduce(data(8, seed=1))
@@ -341,7 +359,7 @@ def test_programs_keep_no_simulation_alive():
             "unknown argument 'b_is_kn': a schedule has pieces, programs",
         ),
         (lambda a, b: kernels.ag_gemm(a, b, algorithm="sequential", foo=3), "ag_gemm: unknown argument 'foo'"),
-        (lambda a, b: kernels.ag_gemm(a, b, algorithm="by_rank", pieces=2), "ag_gemm: unknown argument 'pieces'"),
+        (lambda a, b: kernels.ag_gemm(a, b, algorithm="by_rank", pieces=2), "'pieces': this algorithm has no schedule"),
         (lambda a, b: kernels.gemm_rs(a, b, algorithm="by_rank", pieces=2), "gemm_rs: unknown argument 'pieces'"),
         (lambda a, b: kernels.gemm_rs(a, b, programs=-1), "gemm_rs: programs must be of integers from 1 on, got -1"),
         (

@@ -93,8 +93,19 @@ WRONG_ENTRIES = [
     ({"options": {"algorithm": ["warp"]}}, "algorithm is ['warp']: expected one of"),
     *(
         ({"options": {"algorithm": "overlapped", "block": block}}, f"block is {block!r}: expected 3 powers of two")
-        for block in ("big", 0, [128, 128], [128, 128, 0], [128, 100, 64], [128, "128", 64])
+        for block in (
+            "big",
+            0,
+            [128, 128],
+            [128, 128, 0],
+            [128, 100, 64],
+            [128, "128", 64],
+            [1, 1, 1],
+            [4096, 4096, 64],
+        )
     ),
+    ({"options": {"algorithm": "overlapped", "pieces": 1000000}}, "pieces is 1000000: expected at most 64"),
+    ({"options": {"algorithm": "overlapped", "stages": 99}}, "stages is 99: expected at most 16"),
     ({"options": {"algorithm": "overlapped", "pieces": "2"}}, "pieces is '2': expected a positive integer"),
     ({"options": {"algorithm": "overlapped", "pieces": 0}}, "pieces is 0: expected a positive integer"),
     ({"options": {"algorithm": "overlapped", "bogus": 1}}, "overlapped of ag_gemm has no option 'bogus'"),

@@ -55,7 +55,7 @@ def schedules(problem: Problem, best: list[Options], count: int, sms: int, seed:
         return found
     known = [space.complete(options) for options in found]
     rest = every(space)
-    random.Random(f"{problem} {seed}" if seed else f"{problem}").shuffle(rest)  # without: as before there were seeds
+    random.Random(f"{problem} {seed}").shuffle(rest)
     for options in (*best, *rest):
         if len(found) >= count:
             break

@@ -300,40 +300,18 @@ def ag_gemm(
                 **split_k_schedule(group, ranks * rows, N, a, schedule),
             )
             return out
+        tensors = (a, b, b if bias is None else aligned(bias), out, gathered if keep else a)
+        known = {"b_is_kn": b_is_kn, "has_bias": bias is not None, "keep": keep}
         if algorithm == "by_rank":
             if scales is not None:
                 raise DitronError("ag_gemm: algorithm='by_rank' takes no quantized operands: leave algorithm= out")
-            run_alone(
-                ag_gemm_by_rank_program,
-                a,
-                b,
-                b if bias is None else aligned(bias),
-                out,
-                gathered if keep else a,
-                capacity_for(rows),
-                b_is_kn=b_is_kn,
-                has_bias=bias is not None,
-                keep=keep,
-                **schedule,
-            )
+            run_alone(ag_gemm_by_rank_program, *tensors, capacity_for(rows), **known, **schedule)
             return out
         if overlaps("ag_gemm", group, algorithm, sent_bytes(group, a), a, b, out, scales=scales):
             chosen = schedule_for("ag_gemm", group, rows, 2, schedule, whole_pieces=False, scales=scales)
             quantized = () if has_nodes else (None, None) if scales is None else scales.for_kernel()
-            run_alone(
-                ag_gemm_nodes_program if has_nodes else ag_gemm_program,
-                a,
-                b,
-                b if bias is None else aligned(bias),
-                out,
-                gathered if keep else a,
-                *quantized,
-                capacity_for(rows),
-                b_is_kn=b_is_kn,
-                has_bias=bias is not None,
-                keep=keep,
-                **chosen,
-            )
+            program = ag_gemm_nodes_program if has_nodes else ag_gemm_program
+            run_alone(program, *tensors, *quantized, capacity_for(rows), **known, **chosen)
             return out
         how = "nccl" if algorithm == "nccl" else None
         whole = all_gather(a, out=gathered, algorithm=how)

@@ -18,8 +18,8 @@ from ditron_compiler import knobs
 
 __all__ = ["Timed", "ordered", "predicted", "with_tuples"]
 
-#: Times of a library's products and of our kernels are predicted with different errors, of so much at most for large
-#: products (docs/results/clock.md): which of two algorithms is faster is not known below.
+#: Times of a library's products and of our kernels are predicted with different errors (docs/results/clock.md): which
+#: of two algorithms is faster is not known where one is predicted to take at most so many times as long.
 _CLOSE = 1.15
 
 #: A candidate and its predicted microseconds; None: it cannot be predicted.

@@ -102,6 +102,13 @@ def test_the_order():
     assert ordered([RULE, A, B, C], timed, top=3) == [RULE, C, A]
 
 
+def test_a_step_goes_to_any_other_tile():
+    space = Space("tiled", {"block": ((64, 64), (64, 128), (128, 128)), "stages": (3, 4, 5)}, {})
+    steps = list(space.neighbours({"algorithm": "tiled", "block": (64, 64), "stages": 3}))
+    assert [step["block"] for step in steps if step["stages"] == 3] == [(64, 128), (128, 128)]
+    assert [step["stages"] for step in steps if step["block"] == (64, 64)] == [4]
+
+
 def test_each_algorithm_that_is_not_far_behind_is_measured():
     near, nearer, far = ({"algorithm": name} for name in ("near", "near", "far"))
     nearer["pieces"] = 2

@@ -207,13 +207,11 @@ def names() -> list[str]:
 def of_gpu(gpu: str, ranks: int) -> Machine | None:
     """The smallest machine of one node with that GPU and so many ranks: ``of_gpu("h200", 3)`` is h200x4.
 
-    ``gpu`` is as tables of ``ditron tune`` name it; ``"h100-80gb-hbm3"`` is looked for as ``"h100"`` too.
+    ``gpu`` is as tables of ``ditron tune`` name it.
     """
-    for stem in (gpu, gpu.partition("-")[0]):
-        sizes = {int(found[1]): name for name in names() if (found := re.fullmatch(rf"{re.escape(stem)}x(\d+)", name))}
-        if enough := [size for size in sizes if size >= ranks]:
-            return load(sizes[min(enough)])
-    return None
+    sizes = {int(found[1]): name for name in names() if (found := re.fullmatch(rf"{re.escape(gpu)}x(\d+)", name))}
+    enough = [size for size in sizes if size >= ranks]
+    return load(sizes[min(enough)]) if enough else None
 
 
 def load(name: str | Path) -> Machine:

@@ -53,8 +53,12 @@ def versions() -> dict[str, Any]:
 
 
 def machine_name(gpu: str) -> str:
-    """``"NVIDIA H200"`` -> ``"h200"``: what tables are named by."""
-    return "-".join(gpu.lower().removeprefix("nvidia ").split())
+    """``"NVIDIA H200"`` and ``"NVIDIA H100 80GB HBM3"`` -> ``"h200"`` and ``"h100"``: what tables are named by.
+
+    How much memory of which kind is left out: a GPU that has more is another one by its name.
+    """
+    words = gpu.lower().removeprefix("nvidia ").split()
+    return "-".join(word for word in words if not re.fullmatch(r"\d+gb|hbm\w*", word)) or "gpu"
 
 
 @dataclass

@@ -14,7 +14,8 @@ __all__ = ["check_entry"]
 
 _OF_EXPERTS = {"experts", "top_k", "parallel"}
 _MOST = 1 << 40  # of a size, and of microseconds
-_MOST_OF_TILE = 512  # extents of it
+_LEAST_OF_TILE, _MOST_OF_TILE = 16, 512  # extents of it
+_EXTENTS = {"sums": (1, 1 << 14)}  # of options that are no tiles of a product
 _MOST_OF_OPTIONS = {"stages": 16, "pieces": 64, "group_m": 256, "programs": 4096}
 _SAMPLED_ROWS = tuple(1 << k for k in range(3, 28, 2))
 _SAMPLED_NK = ((1024, 1024), (4096, 8192))
@@ -72,13 +73,14 @@ def _check_options(options: Any, problem: Problem) -> None:
         if name not in forms:
             raise ValueError(f"{options['algorithm']} of {problem.operator} has no option {name!r}")
         if isinstance(form := forms[name], int):
+            least, most = _EXTENTS.get(name, (_LEAST_OF_TILE, _MOST_OF_TILE))
             _expect(
                 isinstance(value, list | tuple)
                 and len(value) == form
-                and all(_is_int(size) and 16 <= size <= _MOST_OF_TILE and size & (size - 1) == 0 for size in value),
+                and all(_is_int(size) and least <= size <= most and size & (size - 1) == 0 for size in value),
                 name,
                 value,
-                f"{form} powers of two from 16 to {_MOST_OF_TILE}",
+                f"{form} powers of two from {least} to {most}",
             )
         elif form is int:
             _expect(_is_positive(value), name, value, "a positive integer")

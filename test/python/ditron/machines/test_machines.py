@@ -96,8 +96,8 @@ def test_nodes():
 def test_the_machine_of_a_gpu():
     """The smallest that has the ranks, as tables of measured choices name GPUs."""
     assert [machines.of_gpu("h200", ranks).name for ranks in (1, 2, 3, 8)] == ["h200x2", "h200x2", "h200x4", "h200x8"]
-    assert machines.of_gpu("h800-80gb-hbm3", 8).name == "h800x8"
     assert machines.of_gpu("h200", 9) is None and machines.of_gpu("b300", 2) is None
+    assert machines.of_gpu("h100-pcie", 2) is None  # which has no NVLink between all
 
 
 def test_what_if():

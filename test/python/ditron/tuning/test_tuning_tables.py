@@ -314,6 +314,20 @@ def test_candidates_compile_for_hopper(asked):
             compile_ahead.compile_task(asked, options, 90, 132)
 
 
+@pytest.mark.parametrize(
+    "gpu, name",
+    [
+        ("NVIDIA H200", "h200"),
+        ("NVIDIA H100 80GB HBM3", "h100"),
+        ("NVIDIA H100 PCIe", "h100-pcie"),
+        ("NVIDIA A100-SXM4-80GB", "a100-sxm4-80gb"),
+        ("AMD Instinct MI300X", "amd-instinct-mi300x"),
+    ],
+)
+def test_names_of_machines(gpu, name):
+    assert tables.machine_name(gpu) == name
+
+
 def test_shipped_tables_name_what_operators_offer():
     files = sorted((tables.Path(tables.__file__).parent / "tables").glob("*.json"))
     for file in files:

@@ -45,6 +45,7 @@ from ditron.kernels.schedules import (
     by_rank_candidates,
     check_schedule,
     fits_tile_kernel,
+    goes_by_rank,
     has_tiles,
     overlaps,
     product_node_rule,
@@ -277,6 +278,9 @@ def ag_gemm(
             is_few = is_chosen and algorithm is None and divides_k(ranks * rows, N, K)
             if is_few and fits_tile_kernel(group, a, b, out):
                 algorithm = "split_k"
+        nbytes = sent_bytes(group, a)
+        if algorithm is None and not schedule and not has_nodes:
+            algorithm = "by_rank" if goes_by_rank(group, rows, nbytes, a, b, out, scales) else None
         keep = gathered is not None
         if keep:
             gathered = result("ag_gemm (gathered)", (ranks * rows, K), a, gathered, a=a, b=b, bias=bias)
@@ -303,11 +307,11 @@ def ag_gemm(
         tensors = (a, b, b if bias is None else aligned(bias), out, gathered if keep else a)
         known = {"b_is_kn": b_is_kn, "has_bias": bias is not None, "keep": keep}
         if algorithm == "by_rank":
-            if scales is not None:
-                raise DitronError("ag_gemm: algorithm='by_rank' takes no quantized operands: leave algorithm= out")
-            run_alone(ag_gemm_by_rank_program, *tensors, capacity_for(rows), **known, **schedule)
+            flat = (None, None) if scales is None else (scales.a, scales.b)
+            kinds = {} if scales is None else scales.constants()
+            run_alone(ag_gemm_by_rank_program, *tensors, *flat, capacity_for(rows), **known, **kinds, **schedule)
             return out
-        if overlaps("ag_gemm", group, algorithm, sent_bytes(group, a), a, b, out, scales=scales):
+        if overlaps("ag_gemm", group, algorithm, nbytes, a, b, out, scales=scales):
             chosen = schedule_for("ag_gemm", group, rows, 2, schedule, whole_pieces=False, scales=scales)
             quantized = () if has_nodes else (None, None) if scales is None else scales.for_kernel()
             program = ag_gemm_nodes_program if has_nodes else ag_gemm_program

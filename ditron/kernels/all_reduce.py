@@ -167,14 +167,14 @@ def two_shot_program(x, out, capacity, *, block=4096, programs=128, num_warps=16
 
 #: Up to so many bytes sent by each rank, everybody adds everything (docs/results/links.md). Of two ranks, each sends as
 #: much in two shots.
-ONE_SHOT_BYTES, LL128_BYTES_OF_TWO = 2 << 20, 4 << 20
+ONE_SHOT_BYTES = 2 << 20
 
 
 def by_size(nbytes: int, ranks: int, has_nvlink: bool) -> str:
     """The algorithm of an all-reduce of which each rank would send ``nbytes`` in one shot."""
     if nbytes <= LL_BYTES:
         return "ll"
-    if nbytes <= (LL128_BYTES_OF_TWO if ranks == 2 else LL128_BYTES) and has_nvlink:
+    if nbytes <= (LL128_BYTES if ranks == 2 else ONE_SHOT_BYTES) and has_nvlink:
         return "ll128"
     return "one_shot" if nbytes <= ONE_SHOT_BYTES else "two_shot"
 
@@ -182,7 +182,7 @@ def by_size(nbytes: int, ranks: int, has_nvlink: bool) -> str:
 def all_reduce_rule(problem: Problem) -> Rule:
     sent = problem.rows * problem.itemsize * (problem.ranks - 1)
     algorithm = by_size(sent, problem.ranks, has_nvlink=True)
-    limits = f"packets are taken up to {LL128_BYTES >> 20} MB (of two ranks, {LL128_BYTES_OF_TWO >> 20} MB)"
+    limits = f"packets are taken up to {ONE_SHOT_BYTES >> 20} MB (of two ranks, {LL128_BYTES >> 20} MB)"
     return Rule(
         {"algorithm": algorithm, "block": BLOCKS[algorithm]}, f"one shot sends {sent / 2**20:.3g} MB a rank; {limits}"
     )

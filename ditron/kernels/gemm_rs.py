@@ -29,6 +29,7 @@ from ditron.kernels.scales import promote_every, scaled_product, scales_of
 from ditron.kernels.schedules import (
     by_rank_candidates,
     check_schedule,
+    goes_by_rank,
     overlaps,
     product_node_rule,
     product_rule,
@@ -375,12 +376,17 @@ def gemm_rs(
             algorithm = algorithm_on_nodes("gemm_rs", group, algorithm, a, b, out)
         elif scales is None:
             algorithm, schedule = tuned("gemm_rs", group, algorithm, schedule, a.dtype, rows, N, K)
+        nbytes = sent_bytes(group, out)
+        if algorithm is None and not schedule and not has_nodes:
+            algorithm = "by_rank" if goes_by_rank(group, rows, nbytes, a, b, out, scales) else None
         if algorithm == "by_rank":
-            if scales is not None:
-                raise DitronError("gemm_rs: algorithm='by_rank' takes no quantized operands: leave algorithm= out")
-            run_alone(gemm_rs_by_rank_program, a, b, out, capacity_for(rows), b_is_kn=b_is_kn, **schedule)
+            if (block := schedule.get("block", 1)) & (block - 1):
+                raise DitronError(f"gemm_rs: with algorithm='by_rank', block must be a power of two, got {block}")
+            of_scales = (None, None) if scales is None else (scales.a, scales.b)
+            known = {"b_is_kn": b_is_kn} | ({} if scales is None else scales.constants())
+            run_alone(gemm_rs_by_rank_program, a, b, out, *of_scales, capacity_for(rows), **known, **schedule)
             return out
-        if overlaps("gemm_rs", group, algorithm, sent_bytes(group, out), a, b, out, scales=scales):
+        if overlaps("gemm_rs", group, algorithm, nbytes, a, b, out, scales=scales):
             chosen = schedule_for("gemm_rs", group, rows, 4, schedule, whole_pieces=True, scales=scales)
             if has_nodes:
                 local = ranks // len(group.nodes)

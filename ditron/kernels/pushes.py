@@ -15,7 +15,8 @@ class ShardPushes:
     """Every rank's shard [n, ...] in symmetric memory of each: ``gathered`` [ranks * capacity, ...], without the own.
 
     The shards follow each other without gaps. ``arrived`` [ranks] is by distance: the shard of the rank that is so many
-    after this one. ``beside``: another tensor of as many rows, as their scales, which are there when the shard is.
+    after this one. ``beside``: another tensor of at most as many rows, as their scales, which are there when the shard
+    is.
     """
 
     def __init__(self, shard: Any, capacity: int, beside: Any = None):
@@ -33,6 +34,11 @@ class ShardPushes:
         n = self.shard.shape[0]
         return self.gathered[rank * n : (rank + 1) * n]
 
+    def beside_of(self, rank: Any) -> Any:
+        """The place of what is beside a rank's shard."""
+        n = self.beside.shape[0]
+        return self.gathered_beside[rank * n : (rank + 1) * n]
+
     def push(self) -> None:
         """Enqueue the pushes on the stream of the enclosing ``with``, to the rank first that needs it first."""
         for step in dh.range(1, self.ranks):  # all that this rank was sent in the call before has been read
@@ -41,8 +47,7 @@ class ShardPushes:
             peer = (self.rank - step) % self.ranks
             dh.signal_wait(self.done[peer], self.epoch)
             if self.beside is not None:
-                n = self.beside.shape[0]
-                dh.rank_copy(self.beside, self.gathered_beside[self.rank * n : (self.rank + 1) * n], peer)
+                dh.rank_copy(self.beside, self.beside_of(self.rank), peer)
             dh.rank_copy(self.shard, self.of(self.rank), peer)
             dh.signal_write(self.arrived[step], self.epoch, peer)
 

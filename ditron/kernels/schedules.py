@@ -41,20 +41,28 @@ __all__ = [
     "tile_space",
 ]
 
-#: From so many bytes sent by each rank on, communication is hidden under the product: below, a product and a collective
-#: one after the other take less than the persistent kernel's signals and last tiles (docs/results/tensor-parallel.md).
-OVERLAPPED_BYTES = 12 << 20
+#: From so many bytes sent by each rank on, communication is hidden under the persistent kernel: below, its signals and
+#: last tiles take longer than what they hide (docs/results/tuning.md).
+OVERLAPPED_BYTES = 14 << 20
+
+#: Below that, a library's product for each rank's rows hides communication, where these have so many bytes; with less, a
+#: product and a collective one after the other take less than the copies' signals (docs/results/tuning.md).
+BY_RANK_BYTES, BY_RANK_ROWS = 3 << 20, 128
+
+#: Rows of tiles of a piece that a copy engine moves: with fewer, its signals and the ends of pieces cost more than an
+#: earlier beginning brings (docs/results/tuning.md).
+PIECE_TILES = 8
 
 #: Up to so many bytes sent by each rank, a collective sends packets, which need no fence and no signal: first of twice
 #: the bytes, then, by NVLink, of 1/15 more (docs/results/links.md).
-LL_BYTES, LL128_BYTES = 128 << 10, 2 << 20
+LL_BYTES, LL128_BYTES = 128 << 10, 8 << 20
 
 #: Up to so many bytes sent by each rank, a collective is stores of a kernel: faster than copy engines and a copy out of
 #: the workspace (docs/results/tensor-parallel.md).
 STORED_BYTES = 128 << 20
 
 #: Elements that a program of a collective sends to each rank at once, on GPUs.
-BLOCKS = {"ll": 512, "ll128": 960, "stored": 4096, "copied": 4096, "put": 4096, "one_shot": 4096, "two_shot": 4096}
+BLOCKS = {"ll": 512, "ll128": 960, "stored": 8192, "copied": 4096, "put": 4096, "one_shot": 4096, "two_shot": 8192}
 
 #: Rows, columns and depth of the persistent kernel's tile: as fast as cuBLAS where tiles are many
 #: (docs/results/tensor-parallel.md), and one that leaves programs idle for less time where they are few.
@@ -132,6 +140,25 @@ def is_large(group: Group, nbytes: int) -> bool:
     return group.small_shapes or nbytes >= OVERLAPPED_BYTES
 
 
+def goes_by_rank(
+    group: Group, rows: int, nbytes: int, a: torch.Tensor, b: torch.Tensor, out: torch.Tensor, scales: Scales | None
+) -> bool:
+    """Whether ``ag_gemm`` or ``gemm_rs`` runs a library's product for each rank's ``rows`` where nothing is measured.
+
+    Each rank sends ``nbytes``, those of one rank's rows to every other.
+    """
+    if group.small_shapes or not _fills_products(group.num_ranks, rows, nbytes):
+        return False
+    if scales is not None:
+        return prefers_product(scales, nbytes, a, b, out)
+    return nbytes < OVERLAPPED_BYTES or not fits_tile_kernel(group, a, b, out)
+
+
+def _fills_products(ranks: int, rows: int, nbytes: int) -> bool:
+    """Whether a product of one rank's rows fills a GPU, and copies of them are at the rate of a link."""
+    return ranks > 1 and rows >= BY_RANK_ROWS and nbytes >= BY_RANK_BYTES * (ranks - 1)
+
+
 def overlaps(
     what: str,
     group: Group,
@@ -185,7 +212,11 @@ def schedule_for(
     if group.small_shapes:  # its matrices are small
         tiles["block"] = (32, 32, 32)
     block = given.get("block", tiles["block"])
-    pieces = given.get("pieces", min(most_pieces, _fewest_tiles(rows, block)))
+    if group.small_shapes:
+        default = min(most_pieces, _fewest_tiles(rows, block))
+    else:
+        default = _most_pieces(rows, most_pieces, block)
+    pieces = given.get("pieces", default)
     tile_rows = -(-rows // block[0])
     if pieces < 1 or whole_pieces and pieces > tile_rows:
         raise DitronError(f"{what}: pieces must be from 1 to {tile_rows}, the rows of tiles of a rank, got {pieces}")
@@ -243,29 +274,42 @@ def _fewest_tiles(rows: int, block: tuple[int, ...]) -> int:
     return -(-(capacity_for(rows) // 2 + 1 if rows > 64 else 1) // block[0])
 
 
+def _capacity_tiles(rows: int, block: tuple[int, ...]) -> int:
+    """Rows of tiles of the largest call that has the capacity of ``rows`` rows."""
+    return -(-capacity_for(rows) // block[0])
+
+
+def _most_pieces(rows: int, most: int, block: tuple[int, ...] = TILE) -> int:
+    """Into how many pieces a shard is cut on GPUs."""
+    return max(1, min(most, _capacity_tiles(rows, block) // PIECE_TILES))
+
+
 def _group_m(rows: int, block: tuple[int, ...], pieces: int, most: int = 8) -> int:
     """A group of rows of tiles is of one piece."""
-    return max(1, min(most, -(-capacity_for(rows) // block[0]) // pieces))
+    return max(1, min(most, _capacity_tiles(rows, block) // pieces))
 
 
 def product_rule(problem: Problem, most_pieces: int) -> Rule:
     """What :func:`overlaps` and :func:`schedule_for` say on a GPU from Hopper on."""
     sent = problem.sent_bytes // (2 if problem.operator == "gemm_ar" else 1)  # by the scatter
+    is_by_rank = problem.operator != "gemm_ar" and _fills_products(problem.ranks, problem.rows, sent)
+    below: Options = {"algorithm": "by_rank" if is_by_rank else "sequential"}
     if not has_tiles(problem):
-        return Rule({"algorithm": "sequential"}, "fp32, or rows that are no multiple of 16 bytes: TMA reaches no tiles")
+        return Rule(below, "fp32, or rows that are no multiple of 16 bytes: TMA reaches no tiles")
     numbers = f"a rank sends {sent / 2**20:.1f} MB, and overlapping pays from {OVERLAPPED_BYTES / 2**20:.0f} MB on"
     if sent < OVERLAPPED_BYTES:
-        return Rule({"algorithm": "sequential"}, numbers)
+        by_rank = f", by products for each rank's rows from {BY_RANK_BYTES * (problem.ranks - 1) / 2**20:.0f} MB on"
+        return Rule(below, numbers + ("" if problem.operator == "gemm_ar" else by_rank))
     if problem.operator == "gemm_ar":
         return Rule({"algorithm": "overlapped"}, numbers)
-    return Rule(_tiled(problem, TILE, min(most_pieces, _fewest_tiles(problem.rows, TILE))), numbers)
+    return Rule(_tiled(problem, TILE, _most_pieces(problem.rows, most_pieces)), numbers)
 
 
 def product_node_rule(problem: Problem, most_pieces: int) -> Rule | None:
     """What ``algorithm_on_nodes`` and :func:`schedule_for` say: overlapped, or nothing where TMA reaches no tiles."""
     if not has_tiles(problem) or problem.itemsize == 1:
         return None
-    options = _tiled(problem, TILE, min(most_pieces, _fewest_tiles(problem.rows, TILE)))
+    options = _tiled(problem, TILE, _most_pieces(problem.rows, most_pieces))
     return Rule(options, "in a group on several nodes it is overlapped, whatever its size")
 
 

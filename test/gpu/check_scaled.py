@@ -95,16 +95,16 @@ def called(problems: list[Problem], fast: bool, **options: Any) -> list[tuple[fl
     return [(problem.error(got), problem.theirs(fast)) for problem, got in results[:half]]
 
 
-def replayed(problems: list[Problem]) -> list[tuple[float, float]]:
+def replayed(problems: list[Problem], **options: Any) -> list[tuple[float, float]]:
     """From a CUDA graph, with other data each time."""
     first, chance, results = problems[0], random.Random(2), []
     own = [t.clone() for t in first.mine]
-    first.call()
+    first.call(**options)
     torch.cuda.synchronize()
     dist.barrier()
     graph = torch.cuda.CUDAGraph()
     with torch.cuda.graph(graph, capture_error_mode="relaxed"):
-        out = first.call()
+        out = first.call(**options)
     torch.cuda.synchronize()
     dist.barrier()
     for replay in range(12):
@@ -129,12 +129,15 @@ def checks(args: argparse.Namespace) -> Iterator[tuple[str, Any]]:
                     options = {}
                     if name != "gemm_ar" and shape[2] % 16 == 0:
                         options["algorithm"] = "overlapped"
-                        yield f"{title}: sequential", lambda p=problems: called(p, False, algorithm="sequential")
+                        for algorithm in ("sequential", "by_rank"):
+                            yield f"{title}: {algorithm}", lambda p=problems, a=algorithm: called(p, False, algorithm=a)
                         if kind == "row" and dtype == torch.float8_e4m3fn:
                             yield f"{title}: fast", lambda p=problems, o=options: called(p, True, **o)
                     yield f"{title}: called", lambda p=problems, o=options: called(p, False, **o)
                     if shape == whole:
                         yield f"{title}: graph", lambda p=problems: replayed(p)
+                        if name != "gemm_ar":
+                            yield f"{title}: by_rank, graph", lambda p=problems: replayed(p, algorithm="by_rank")
 
 
 def main() -> int:

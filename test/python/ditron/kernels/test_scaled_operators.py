@@ -84,7 +84,7 @@ def test_results(dtype, ranks, shape, kinds):
     gather, scatter = Problem(ranks, rows, N, K, dtype, kinds), Problem(ranks, ranks * rows, N, K, dtype, kinds)
 
     def main(rank):
-        for algorithm in ("overlapped", "sequential") if K % 16 == 0 else (None,):
+        for algorithm in ("overlapped", "by_rank", "sequential") if K % 16 == 0 else (None, "by_rank"):
             gather.assert_gathered(gather.call(kernels.ag_gemm, rank, algorithm=algorithm), rank)
             got = scatter.call(kernels.gemm_rs, rank, algorithm=algorithm)
             scatter.assert_summed(got, slice(rank * rows, (rank + 1) * rows))
@@ -95,8 +95,9 @@ def test_results(dtype, ranks, shape, kinds):
     run(main, ranks=ranks)
 
 
+@pytest.mark.parametrize("algorithm", [None, "by_rank"])
 @pytest.mark.parametrize("kind", ["tensor", "row", "block"])
-def test_each_call_gathers_its_own_scales(kind):
+def test_each_call_gathers_its_own_scales(kind, algorithm):
     """In the same memory, with fewer rows each time; the scales of A differ between ranks."""
     ranks = 2
 
@@ -105,12 +106,12 @@ def test_each_call_gathers_its_own_scales(kind):
             problem = Problem(ranks, rows, 32, 256, kinds=(kind, kind))
             problem.scale_a *= rows
             problem.exact_a *= rows
-            problem.assert_gathered(problem.call(kernels.ag_gemm, rank), rank)
+            problem.assert_gathered(problem.call(kernels.ag_gemm, rank, algorithm=algorithm), rank)
 
     run(main, ranks=ranks)
 
 
-@pytest.mark.parametrize("algorithm", ["overlapped", "sequential"])
+@pytest.mark.parametrize("algorithm", ["overlapped", "by_rank", "sequential"])
 @pytest.mark.parametrize("out_dtype", [torch.bfloat16, torch.float16, torch.float32])
 def test_bias_gathered_and_out(out_dtype, algorithm):
     if out_dtype == torch.float32:
@@ -197,12 +198,8 @@ ONE, ROWS = torch.ones(1), torch.ones(8)
             "quantized ones with scale_a= and scale_b= .* got torch.float8_e4m3fn without",
         ),
         (
-            lambda: kernels.ag_gemm(X, X, scale_a=ONE, scale_b=ONE, algorithm="by_rank"),
-            "algorithm='by_rank' takes no quantized operands",
-        ),
-        (
-            lambda: kernels.gemm_rs(X, X, scale_a=ONE, scale_b=ONE, algorithm="by_rank"),
-            "algorithm='by_rank' takes no quantized operands",
+            lambda: kernels.gemm_rs(X, X, scale_a=ONE, scale_b=ONE, algorithm="by_rank", block=100),
+            "block must be a power of two, got 100",
         ),
         (lambda: kernels.ag_gemm(X, X.to(E5M2), scale_a=ONE, scale_b=ONE), "of one dtype"),
         (lambda: kernels.ag_gemm(X.bfloat16(), X.bfloat16(), scale_a=ONE, scale_b=ONE), "are for matrices of float8"),

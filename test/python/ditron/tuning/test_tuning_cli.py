@@ -45,7 +45,7 @@ def test_explain_by_the_rule(capsys, user_table):
     out = capsys.readouterr().out
     assert out.startswith("ag_gemm M=8192 N=5504 K=4096 bf16, 2 ranks on h200 x 2\n")
     assert 'runs    algorithm="overlapped", block=(128, 256, 64), pieces=2, group_m=8' in out
-    assert "nothing is measured" in out and "a rank sends 32.0 MB, and overlapping pays from 12 MB on" in out
+    assert "nothing is measured" in out and "a rank sends 32.0 MB, and overlapping pays from 14 MB on" in out
     assert (
         "time    500.0 us predicted, 1.08 of the floor" in out
         and "floor   461.7 us: product 461.7, link 86.0, of h200x2 (2 x H200, NVLink)" in out
@@ -298,7 +298,7 @@ def test_tune_adds_to_a_file(gpus, tmp_path, capsys):
 def test_only(gpus, capsys):
     assert main(["tune", "ag_gemm", "2048", "11008", "4096", "--only", "nccl", "--rounds", "2"]) == 0
     entry = next(iter(Table.from_text(gpus.read_text()).entries.values()))
-    assert sorted(c.options["algorithm"] for c in entry.candidates) == ["nccl", "sequential"]
+    assert sorted(c.options["algorithm"] for c in entry.candidates) == ["by_rank", "nccl"]
 
 
 def algorithms(table):
@@ -317,7 +317,7 @@ def test_top(gpus, capsys, monkeypatch):
 
     def predicted(problems, machine, search, seed, say):
         assert (machine.name, search, seed) == ("h200x2", 0, 0)
-        times = {"sequential": 9.0, "nccl": None, "overlapped": 5.0, "by_rank": 20.0}
+        times = {"by_rank": 9.0, "nccl": None, "overlapped": 5.0, "sequential": 20.0}
         return [[(o, times[o["algorithm"]] and times[o["algorithm"]] + o.get("pieces", 0)) for o in problems[0][1]]]
 
     monkeypatch.setattr(order, "predicted", predicted)
@@ -325,7 +325,7 @@ def test_top(gpus, capsys, monkeypatch):
     for options in ([], ["--top", "1"], ["--top", "3"]):
         assert main(["tune", "ag_gemm", "2048", "11008", "4096", *options]) == 0
     every, one, three = measured
-    assert [o["algorithm"] for o in every] == ["sequential", *["overlapped"] * (len(every) - 3), "by_rank", "nccl"]
+    assert [o["algorithm"] for o in every] == ["by_rank", *["overlapped"] * (len(every) - 3), "sequential", "nccl"]
     assert [o.get("pieces", 0) for o in every[1:-2]] == sorted(o["pieces"] for o in every[1:-2])
     assert one == every[:2] and three == every[:4]
 
@@ -335,7 +335,7 @@ def test_a_search_measures_the_best_that_it_found(gpus, capsys, monkeypatch):
     monkeypatch.setattr(order, "predicted", lambda *given, say: asked.append(given) or [found])
     assert main(["tune", "ag_gemm", "2048", "11008", "4096", "--search", "40", "--seed", "7", "--rounds", "2"]) == 0
     assert [given[2:] for given in asked] == [(40, 7)]
-    assert algorithms(gpus) == ["sequential", *["overlapped"] * 8]
+    assert algorithms(gpus) == ["by_rank", *["overlapped"] * 8]
 
 
 @pytest.mark.parametrize("option", ["--top", "--search"])

@@ -45,8 +45,8 @@ __all__ = [
 #: last tiles take longer than what they hide (docs/results/tuning.md).
 OVERLAPPED_BYTES = 14 << 20
 
-#: Below that, a library's product for each rank's rows hides communication, where these have so many bytes; with less, a
-#: product and a collective one after the other take less than the copies' signals (docs/results/tuning.md).
+#: Below that, a library's product for each rank's rows hides communication, where these have so many bytes; with less,
+#: a product and a collective one after the other take less than the copies' signals (docs/results/tuning.md).
 BY_RANK_BYTES, BY_RANK_ROWS = 3 << 20, 128
 
 #: Rows of tiles of a piece that a copy engine moves: with fewer, its signals and the ends of pieces cost more than an

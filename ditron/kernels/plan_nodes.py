@@ -10,7 +10,7 @@ import triton.language as tl
 import ditron
 import ditron.host as dh
 import ditron.language as dl
-from ditron.kernels.plan_programs import EXAMPLE, Segments, sample
+from ditron.kernels.plan_programs import EXAMPLE, Segments, sample_of
 from ditron.kernels.routing_kernels import (
     check_experts,
     columns_of,
@@ -106,10 +106,8 @@ def put_routes_kernel(
 
 
 def nodes_sample(ranks: int, generator: torch.Generator) -> dict[str, Any]:
-    """As :func:`sample`, by segments."""
-    arguments = sample(ranks, generator) | {"places": 32}
-    del arguments["at_once"]
-    return arguments
+    """By segments."""
+    return sample_of(ranks, generator, at_once=False)
 
 
 @ditron.program(example=EXAMPLE, sample_args=nodes_sample)

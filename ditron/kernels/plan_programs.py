@@ -1,4 +1,6 @@
-"""The program that makes routing tables (routing.py) of all ranks' routes, which they tell each other by packets."""
+"""The program that makes routing tables (routing.py) of all ranks' routes, which they tell each other by packets, or of
+few routes by words from registers.
+"""
 
 from __future__ import annotations
 
@@ -11,16 +13,26 @@ import triton.language as tl
 import ditron
 import ditron.host as dh
 import ditron.language as dl
-from ditron.kernels.exchange import packet_boxes, receive_packets, send_packets_to_all
+from ditron.kernels.exchange import (
+    packet_boxes,
+    receive_packets,
+    receive_words,
+    send_packets_to_all,
+    send_words,
+    word_box,
+    word_boxes,
+)
 from ditron.kernels.routing import TILE_FIELDS
 from ditron.kernels.routing_kernels import (
     OF_TOTAL,
     check_experts,
+    check_pairs,
     columns_of,
     count_routes,
     enter_counts,
     enter_errors,
     enter_weights,
+    experts_of_pairs,
     first_rows,
     make_tiles,
     place_routes,
@@ -29,7 +41,7 @@ from ditron.kernels.routing_kernels import (
     segment_routes,
 )
 
-__all__ = ["EXAMPLE", "Segments", "moe_plan_program", "sample"]
+__all__ = ["EXAMPLE", "Segments", "moe_plan_program", "sample_of"]
 
 
 @ditron.jit(do_not_specialize=["epoch"])
@@ -100,15 +112,86 @@ def exchange_routes_kernel(
             receive_packets(weight_ptr, count, weight_boxes_ptr, segment, boxes, sender, epoch, MESSAGE, PROTOCOL)
 
 
+@ditron.jit
+def exchange_pairs(
+    topk_ids_ptr,
+    map_ptr,
+    errors_ptr,
+    boxes_ptr,
+    slice,
+    tokens,
+    known,
+    num_experts,
+    epoch,
+    BOX: tl.constexpr,
+    SLICE: tl.constexpr,
+    TK: tl.constexpr,
+    TOP_K: tl.constexpr,
+    RANKS: tl.constexpr,
+    HAS_MAP: tl.constexpr,
+):
+    """:func:`check_pairs` of all ranks' tokens, in the order of stages, ``BOX`` numbers each; behind those of a rank's
+    tokens, and of all ranks, come any others.
+
+    A slice of this rank's is checked and sent here, to every rank, this one too: its other programs take it.
+    """
+    PAIRS: tl.constexpr = (TK + 1) // 2
+    own = dl.rank()
+    first = slice * SLICE
+    if first < tokens:
+        at = first * PAIRS + tl.arange(0, SLICE * PAIRS)
+        to = ()  # where the peers' memory is, is loaded while the experts are
+        for step in tl.static_range(1, RANKS + 1):
+            to = to + (dl.symm_at(word_box(boxes_ptr, own, RANKS, epoch, BOX), (own + step) % RANKS),)
+        pairs, token, wrong, repeated = check_pairs(
+            topk_ids_ptr, map_ptr, first, tokens, known, num_experts, SLICE, TK, TOP_K, HAS_MAP
+        )
+        for step in tl.static_range(RANKS):
+            send_words(to[step] + at, pairs, epoch)
+        enter_errors(errors_ptr, token, tokens, wrong, repeated)
+    place = tl.arange(0, triton.next_power_of_2(RANKS) * BOX)
+    sender = (own + tl.minimum(place // BOX, RANKS - 1)) % RANKS
+    at = tl.minimum(place % BOX, tokens * PAIRS - 1)  # there is no mask: others are polled twice
+    return receive_words(word_box(boxes_ptr, 0, RANKS, epoch, BOX) + (sender * BOX + at), epoch)
+
+
+@ditron.jit
+def exchange_weights(
+    topk_weights_ptr,
+    weights_ptr,
+    boxes_ptr,
+    tokens,
+    epoch,
+    C: tl.constexpr,
+    TK: tl.constexpr,
+    TOP_K: tl.constexpr,
+    RANKS: tl.constexpr,
+    HAS_WEIGHTS: tl.constexpr,
+):
+    """``weights`` [ranks, tokens, TOP_K] of all ranks' routes."""
+    own = dl.rank()
+    count = tokens * TOP_K
+    exists, _, at = segment_routes(0, tokens, C, TK, TOP_K)
+    weight = enter_weights(topk_weights_ptr, weights_ptr, own, RANKS, count, at, exists, C, HAS_WEIGHTS)
+    if HAS_WEIGHTS:
+        place = tl.arange(0, C)
+        for step in range(1, RANKS):
+            box_ptr = dl.symm_at(word_box(boxes_ptr, own, RANKS, epoch, C), (own + step) % RANKS)
+            send_words(box_ptr + place, weight.to(tl.int32, bitcast=True), epoch)
+        for step in range(1, RANKS):
+            sender = (own + step) % RANKS
+            theirs = receive_words(word_box(boxes_ptr, sender, RANKS, epoch, C) + place, epoch)
+            tl.store(weights_ptr + sender * count + at, theirs.to(tl.float32, bitcast=True), mask=exists)
+
+
 @ditron.jit(do_not_specialize=["epoch"])
 def plan_at_once_kernel(
     topk_ids_ptr,
     topk_weights_ptr,
     map_ptr,
-    ids_ptr,
     weights_ptr,
     errors_ptr,
-    id_boxes_ptr,
+    pair_boxes_ptr,
     weight_boxes_ptr,
     row_slot_ptr,
     row_route_ptr,
@@ -117,7 +200,6 @@ def plan_at_once_kernel(
     num_tiles_ptr,
     expert_rows_ptr,
     tokens,
-    boxes,
     known,
     num_experts,
     first_expert,
@@ -128,6 +210,7 @@ def plan_at_once_kernel(
     C: tl.constexpr,
     TK: tl.constexpr,
     TOP_K: tl.constexpr,
+    SLICE: tl.constexpr,
     BLOCK_M: tl.constexpr,
     RANKS: tl.constexpr,
     GROUPS: tl.constexpr,
@@ -136,48 +219,53 @@ def plan_at_once_kernel(
     MAKERS: tl.constexpr,
     HAS_WEIGHTS: tl.constexpr,
     HAS_MAP: tl.constexpr,
-    PROTOCOL: tl.constexpr,
 ):
     """All of a plan, of ranks that have one segment each, where it takes less time to count routes than to wait for
     others that do.
 
-    A program takes all ranks' routes, from the same program of theirs: ``MAKERS`` of them make tiles, the others find
-    the rows of ``EXPERTS`` experts, and the last takes weights. ``ids`` [programs, RANKS, C] is memory for each.
+    A program sends the routes of ``SLICE`` tokens to all ranks, if there are any left for it, and takes those of all
+    ranks: ``MAKERS`` of them make tiles, the others find the rows of ``EXPERTS`` experts. The last sends and takes
+    weights. A rank that is alone sends nothing: each program takes all routes.
     """
     own = dl.rank()
     pid = tl.program_id(0)
-    MESSAGE: tl.constexpr = (C // TK) * TOP_K
+    PAIRS_OF_RANK: tl.constexpr = C // TK * ((TK + 1) // 2)
     STAGES: tl.constexpr = triton.next_power_of_2(RANKS)
-    count = tokens * TOP_K
-    exists, _, at = segment_routes(0, tokens, C, TK, TOP_K)
     if pid == MAKERS + E // EXPERTS:
-        enter_weights(topk_weights_ptr, weights_ptr, own, RANKS, count, at, exists, C, HAS_WEIGHTS)
-        if HAS_WEIGHTS:
-            send_packets_to_all(weights_ptr + own * count, 0, count, weight_boxes_ptr, 0, 1, epoch, MESSAGE, PROTOCOL)
-            for step in range(1, RANKS):
-                sender = (own + step) % RANKS
-                weight_ptr = weights_ptr + sender * count
-                receive_packets(weight_ptr, count, weight_boxes_ptr, 0, 1, sender, epoch, MESSAGE, PROTOCOL)
-    else:
-        all_ptr = ids_ptr + pid * (RANKS * C)
-        token, wrong, repeated = check_experts(
-            topk_ids_ptr, all_ptr, map_ptr, 0, tokens, known, num_experts, C, TK, TOP_K, HAS_MAP
+        exchange_weights(
+            topk_weights_ptr, weights_ptr, weight_boxes_ptr, tokens, epoch, C, TK, TOP_K, RANKS, HAS_WEIGHTS
         )
-        if pid == 0:
-            enter_errors(errors_ptr, token, tokens, wrong, repeated)
-        if RANKS > 1:
-            send_packets_to_all(all_ptr, 0, count, id_boxes_ptr, pid, boxes, epoch, MESSAGE, PROTOCOL)
-            for step in range(1, RANKS):
-                sender = (own + step) % RANKS
-                to_ptr = all_ptr + step * C
-                all_ptr = receive_packets(to_ptr, count, id_boxes_ptr, pid, boxes, sender, epoch, MESSAGE, PROTOCOL)
-                all_ptr -= step * C
+    else:
+        if RANKS == 1:
+            pairs, token, wrong, repeated = check_pairs(
+                topk_ids_ptr, map_ptr, 0, tokens, known, num_experts, C // TK, TK, TOP_K, HAS_MAP
+            )
+            if pid == 0:
+                enter_errors(errors_ptr, token, tokens, wrong, repeated)
+        else:
+            pairs = exchange_pairs(
+                topk_ids_ptr,
+                map_ptr,
+                errors_ptr,
+                pair_boxes_ptr,
+                pid,
+                tokens,
+                known,
+                num_experts,
+                epoch,
+                PAIRS_OF_RANK,
+                SLICE,
+                TK,
+                TOP_K,
+                RANKS,
+                HAS_MAP,
+            )
         stage = tl.arange(0, STAGES * C) // C
         place = tl.arange(0, STAGES * C) % C
         of_token = place // TK
         index = of_token * TOP_K + place % TK
         is_route = (of_token < tokens) & (place % TK < TOP_K) & (stage < RANKS)
-        expert = tl.load(all_ptr + stage * C + index, mask=is_route, other=-1).to(tl.int32)
+        expert = tl.where(is_route, experts_of_pairs(pairs, TK), -1)
         column = columns_of(expert, first_expert, experts)
         if pid < MAKERS:
             arrived = (tl.zeros((E,), tl.int32),)
@@ -218,11 +306,18 @@ def plan_at_once_kernel(
 
 
 def sample(ranks: int, generator: torch.Generator) -> dict[str, Any]:
-    """Arguments for the checker: to one expert of each rank, at once or by two segments, of which one is not whole."""
-    tokens, top_k = 24, 2
+    """Arguments for the checker: at once or by segments."""
+    at_once = bool(torch.rand(1, generator=generator) < 0.5)
+    return sample_of(ranks, generator, at_once) | {"at_once": at_once, "slice_tokens": 4}
+
+
+def sample_of(ranks: int, generator: torch.Generator, at_once: bool) -> dict[str, Any]:
+    """To one expert of each rank, by two segments, of which one is not whole, or at once by two such slices: of fewer
+    tokens, for each word that is polled is a cell to the checker.
+    """
+    tokens, top_k = 6 if at_once else 24, 2
     ids = torch.rand(tokens, ranks + 1, generator=generator).topk(top_k).indices.int()
     rows = -(-ranks * tokens // 16) * 16
-    at_once = bool(torch.rand(1, generator=generator) < 0.5)
     return {
         "topk_ids": torch.where(ids < ranks, ids, -1),
         "topk_weights": f"f32[{tokens}, {top_k}]",
@@ -241,8 +336,7 @@ def sample(ranks: int, generator: torch.Generator) -> dict[str, Any]:
         "top_k": top_k,
         "block_m": 16,
         "columns": 16,
-        "places": 64 if at_once else 32,
-        "at_once": at_once,
+        "places": 16 if at_once else 32,
         "experts_at_once": 16,
         "makers": 1,
     }
@@ -290,6 +384,7 @@ def moe_plan_program(
     at_once=False,
     experts_at_once=32,
     makers=8,
+    slice_tokens=0,
     has_weights=True,
     has_map=False,
     num_warps=8,
@@ -301,34 +396,34 @@ def moe_plan_program(
     Memory is kept for up to ``capacity`` segments of a rank, of ``places`` routes of at most 128 tokens
     (routing_kernels.py); ``at_once``, by one kernel, each rank has one of any size. ``columns``: a power of two,
     experts of a rank or more, of which a program finds the rows of ``experts_at_once``. ``makers`` programs make tiles.
-    ``has_weights``, ``has_map``: ``topk_weights``, ``expert_map`` count.
+    ``slice_tokens``: a power of two, of which a program sends the experts, if ``at_once``; 0: as many as it has threads
+    for. ``protocol``: of packets, if not ``at_once``. ``has_weights``, ``has_map``: ``topk_weights``, ``expert_map``
+    count.
     """
     sizes = Segments(topk_ids, capacity, num_ranks, num_experts, is_tp, top_k, columns, places)
     tables = row_slot, row_route, route_row, tiles, num_tiles, expert_rows
     known = expert_map.shape[0] if has_map else num_experts
     of_tables = sizes.of_tables(block_m, groups, experts_at_once, makers)
-    given = {"HAS_WEIGHTS": has_weights, "HAS_MAP": has_map, "PROTOCOL": protocol}
+    given = {"HAS_WEIGHTS": has_weights, "HAS_MAP": has_map}
     if at_once:
-        programs = makers + columns // experts_at_once
-        ids = dh.empty(programs * num_ranks * places, dtype=torch.int16, name="ids")
-        plan_at_once_kernel[(programs + 1,)](
+        senders = makers + columns // experts_at_once
+        plan_at_once_kernel[(senders + 1,)](
             topk_ids,
             topk_weights,
             expert_map,
-            ids,
             route_weight,
             errors,
-            packet_boxes(programs, sizes.message, torch.int16, "id_boxes"),
-            packet_boxes(1, sizes.message if has_weights else 1, torch.float32, "weight_boxes"),
+            word_boxes(sizes.pairs, "pair_boxes"),
+            word_boxes(places if has_weights else 1, "weight_boxes"),
             *tables,
             sizes.tokens,
-            programs,
             known,
             num_experts,
             sizes.first,
             sizes.experts,
             expert_rows.shape[0] - 1,
             dh.epoch(),
+            SLICE=sizes.slice_tokens(slice_tokens, senders, 32 * num_warps),
             num_warps=num_warps,
             **given,
             **of_tables,
@@ -355,6 +450,7 @@ def moe_plan_program(
         sizes.experts,
         sizes.reserved,
         dh.epoch(),
+        PROTOCOL=protocol,
         num_warps=num_warps,
         **given,
         **sizes.of_segment,
@@ -385,8 +481,22 @@ class Segments:
         self.segments = dh.cdiv(self.tokens, places // TK)
         self.of_segment = {"E": columns, "C": places, "TK": TK, "TOP_K": top_k}
         self.message = places // TK * top_k  # routes of a segment
+        self.tokens_of_segment, self.pairs_of_token = places // TK, (TK + 1) // 2
         self.num_ranks, self.capacity, self.columns, self.places = num_ranks, capacity, columns, places
         self.reserved = num_ranks * dh.cdiv(capacity, OF_TOTAL.value)  # rows of totals
+
+    @property
+    def pairs(self) -> int:
+        """Of a segment (:func:`check_pairs`)."""
+        return self.tokens_of_segment * self.pairs_of_token
+
+    def slice_tokens(self, wanted: int, senders: int, threads: int) -> int:
+        """Of a rank's one segment, those whose experts each of ``senders`` sends until none are left. If no number is
+        ``wanted``: with fewer words than ``threads`` some would be stored by several (:func:`send_words`).
+        """
+        wanted = wanted or threads // self.pairs_of_token
+        enough = max(dh.cdiv(self.tokens_of_segment, senders), wanted)
+        return min(triton.next_power_of_2(enough), self.tokens_of_segment)
 
     def ids(self) -> Any:
         return dh.empty(self.num_ranks * self.capacity * self.places, dtype=torch.int16, name="ids")

@@ -17,11 +17,13 @@ OF_TOTAL = tl.constexpr(16)
 __all__ = [
     "OF_TOTAL",
     "check_experts",
+    "check_pairs",
     "columns_of",
     "count_routes",
     "enter_counts",
     "enter_errors",
     "enter_weights",
+    "experts_of_pairs",
     "first_rows",
     "make_tiles",
     "place_routes",
@@ -40,6 +42,35 @@ def segment_routes(segment, tokens, C: tl.constexpr, TK: tl.constexpr, TOP_K: tl
 
 
 @ditron.jit
+def experts_of(topk_ids_ptr, map_ptr, token, tokens, known, num_experts, TOP_K: tl.constexpr, HAS_MAP: tl.constexpr):
+    """Of a tensor of tokens a tuple of ``TOP_K`` experts, and of each token how many are none of ``known`` or -1, and
+    how many it has already: those are -1, and so are all of a token that does not exist.
+
+    ``map``: the numbers that experts have among ``num_experts``.
+    """
+    wrong = tl.zeros(token.shape, tl.int32)
+    repeated = tl.zeros(token.shape, tl.int32)
+    experts = ()
+    for k in tl.static_range(TOP_K):
+        given = tl.load(topk_ids_ptr + token * TOP_K + k, mask=token < tokens, other=-1)
+        is_wrong = (given < -1) | (given >= known)
+        expert = tl.where(is_wrong, -1, given).to(tl.int32)
+        if HAS_MAP:
+            expert = tl.load(map_ptr + expert, mask=expert >= 0, other=-1).to(tl.int32)
+            is_unknown = (expert < -1) | (expert >= num_experts)
+            expert = tl.where(is_unknown, -1, expert)
+            is_wrong |= is_unknown
+        has_it = is_wrong & False
+        for j in tl.static_range(k):
+            has_it |= experts[j] == expert
+        has_it &= expert >= 0
+        wrong += is_wrong.to(tl.int32)
+        repeated += has_it.to(tl.int32)
+        experts = experts + (tl.where(has_it, -1, expert),)
+    return experts, wrong, repeated
+
+
+@ditron.jit
 def check_experts(
     topk_ids_ptr,
     ids_ptr,
@@ -55,33 +86,53 @@ def check_experts(
 ):
     """Enter a segment's experts into ``ids`` [tokens, TOP_K], for all threads to read.
 
-    Its tokens, and of each how many experts are none of ``known`` or -1, and how many it has already: those go to no
-    expert. ``map``: the numbers that experts have among ``num_experts``.
+    Its tokens, and of each how many experts are wrong and repeated (:func:`experts_of`): those go to no expert.
     """
     token = segment * (C // TK) + tl.arange(0, C // TK)
-    exists = token < tokens
-    wrong = tl.zeros((C // TK,), tl.int32)
-    repeated = tl.zeros((C // TK,), tl.int32)
-    experts = ()
+    experts, wrong, repeated = experts_of(topk_ids_ptr, map_ptr, token, tokens, known, num_experts, TOP_K, HAS_MAP)
     for k in tl.static_range(TOP_K):
-        given = tl.load(topk_ids_ptr + token * TOP_K + k, mask=exists, other=-1)
-        is_wrong = (given < -1) | (given >= known)
-        expert = tl.where(is_wrong, -1, given).to(tl.int32)
-        if HAS_MAP:
-            expert = tl.load(map_ptr + expert, mask=expert >= 0, other=-1).to(tl.int32)
-            is_unknown = (expert < -1) | (expert >= num_experts)
-            expert = tl.where(is_unknown, -1, expert)
-            is_wrong |= is_unknown
-        has_it = is_wrong & False
-        for j in tl.static_range(k):
-            has_it |= experts[j] == expert
-        has_it &= expert >= 0
-        tl.store(ids_ptr + token * TOP_K + k, tl.where(has_it, -1, expert).to(ids_ptr.dtype.element_ty), mask=exists)
-        wrong += is_wrong.to(tl.int32)
-        repeated += has_it.to(tl.int32)
-        experts = experts + (expert,)
+        tl.store(ids_ptr + token * TOP_K + k, experts[k].to(ids_ptr.dtype.element_ty), mask=token < tokens)
     dl.sync_threads()
     return token, wrong, repeated
+
+
+@ditron.jit
+def check_pairs(
+    topk_ids_ptr,
+    map_ptr,
+    first,
+    tokens,
+    known,
+    num_experts,
+    TOKENS: tl.constexpr,
+    TK: tl.constexpr,
+    TOP_K: tl.constexpr,
+    HAS_MAP: tl.constexpr,
+):
+    """Of ``TOKENS`` tokens from ``first`` on, two experts a number, 16 bits each (one, if ``TK`` is 1), in registers.
+
+    Numbers of a token follow each other: each computes all of its token's experts, and takes two, so that nothing
+    moves between threads. Their tokens, and of each what :func:`experts_of` counts, for the first number of a token.
+    """
+    PAIRS: tl.constexpr = (TK + 1) // 2
+    token = first + tl.arange(0, TOKENS * PAIRS) // PAIRS
+    pair = tl.arange(0, TOKENS * PAIRS) % PAIRS
+    experts, wrong, repeated = experts_of(topk_ids_ptr, map_ptr, token, tokens, known, num_experts, TOP_K, HAS_MAP)
+    low = tl.full(token.shape, -1, tl.int32)
+    high = tl.full(token.shape, -1, tl.int32)
+    for k in tl.static_range(TOP_K):
+        if k % 2 == 0:
+            low = tl.where(pair == k // 2, experts[k], low)
+        else:
+            high = tl.where(pair == k // 2, experts[k], high)
+    return (low & 0xFFFF) | (high << 16), tl.where(pair == 0, token, tokens), wrong, repeated
+
+
+@ditron.jit
+def experts_of_pairs(pairs, TK: tl.constexpr):
+    """The experts of numbers of :func:`check_pairs`, ``TK`` a token."""
+    low = (pairs << 16) >> 16
+    return low if TK == 1 else tl.interleave(low, pairs >> 16)
 
 
 @ditron.jit

@@ -229,8 +229,8 @@ def scaled_product(
     if a.dtype == torch.int8:
         return out.copy_(torch._int_mm(a, b.t()).float().mul_(scales.a).mul_(scales.b.t()))
     if scales.kind_a == scales.kind_b and dtype == torch.bfloat16:
-        of_a = scales.a.t().contiguous().t() if scales.kind_a == "block" else scales.a.contiguous()
-        of_b = scales.b.contiguous().t()
+        of_a = scales.a.t().contiguous().t() if scales.kind_a == "block" else aligned(scales.a)
+        of_b = aligned(scales.b).t()  # cuBLAS takes no scales that begin elsewhere than at 16 bytes
         fast = scales.use_fast_accum and scales.kind_a != "block"
         return torch._scaled_mm(a, b.t(), scale_a=of_a, scale_b=of_b, out_dtype=dtype, use_fast_accum=fast, out=out)
     one, fast = torch.ones((), device=a.device), scales.use_fast_accum

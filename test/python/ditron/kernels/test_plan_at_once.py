@@ -1,0 +1,157 @@
+"""Plans by one kernel, which sends routes from registers, against plain loops and those by two kernels."""
+
+import pytest
+import torch
+import triton.language as tl
+from simulated import run
+
+import ditron
+import ditron.language as dl
+from ditron import kernels
+from ditron.kernels.exchange import receive_words, send_words, word_box
+from ditron.kernels.routing import tables_on_host
+
+MACHINES = [{"seed": 1}, {"seed": 2, "races": False, "weak": True}, {"seed": 3, "graphs": True}]
+
+
+def routes(ranks, tokens, top_k, known, seed):
+    """Any numbers, some of which are none of ``known`` or -1, and some twice in a token."""
+    drawn = torch.Generator().manual_seed(seed)
+    ids = torch.randint(-1, known, (ranks, tokens, top_k), generator=drawn)
+    chance = torch.rand(ids.shape, generator=drawn)
+    ids[chance < 0.05] = known
+    ids[chance > 0.95] = -2
+    return ids
+
+
+def checked(ids, known, number):
+    """``ids`` without those that go to no expert, by their ``number``, and the rows of ``errors``."""
+    clean, errors = torch.full_like(ids, -1), torch.zeros(*ids.shape[:2], 2, dtype=torch.int32)
+    for rank, of_rank in enumerate(ids.tolist()):
+        for token, of_token in enumerate(of_rank):
+            had = set()
+            for k, given in enumerate(of_token):
+                if not -1 <= given < known:
+                    errors[rank, token, 0] += 1
+                elif given >= 0 and number[given] in had:
+                    errors[rank, token, 1] += 1
+                elif given >= 0 and number[given] >= 0:
+                    had.add(number[given])
+                    clean[rank, token, k] = number[given]
+    return clean, errors
+
+
+def compare(got, want, ids, weights, errors):
+    count = int(got.num_tiles)
+    assert count == int(want.num_tiles)
+    for what in ("row_slot", "row_route"):
+        assert torch.equal(getattr(got, what)[: 16 * count], getattr(want, what)), what
+    assert torch.equal(got.tiles[:count], want.tiles)
+    for what in ("route_row", "expert_rows"):
+        assert torch.equal(getattr(got, what), getattr(want, what)), what
+    assert torch.equal(got.route_weight, weights.view(-1, ids.shape[2]))
+    assert torch.equal(got.errors, errors)
+
+
+@pytest.mark.parametrize("machine", MACHINES, ids=str)
+@pytest.mark.parametrize(
+    "ranks, tokens, top_k, experts, schedule",
+    [
+        (1, 21, 3, 6, {}),
+        (1, 5, 1, 5, {}),
+        (2, 37, 1, 7, {}),
+        (2, 33, 2, 10, {"slice_tokens": 8}),  # the last slice has one token
+        (2, 200, 2, 10, {"num_warps": 1}),  # slices of as many tokens as there are threads
+        (3, 13, 3, 9, {"slice_tokens": 1}),  # of as few as senders allow
+        (3, 30, 5, 12, {"slice_tokens": 2}),
+        (4, 1, 2, 8, {"slice_tokens": 4}),
+        (4, 18, 4, 40, {"experts_at_once": 4, "slice_tokens": 4}),
+    ],
+)
+def test_calls_in_a_row(ranks, tokens, top_k, experts, schedule, machine, monkeypatch):
+    """Of other routes each, in both halves of the boxes; and the two kernels make the same plan."""
+    monkeypatch.setattr("ditron.kernels.routing.Plan.check", lambda self: None)
+    numbers = torch.randperm(experts, generator=torch.Generator().manual_seed(experts)).int()
+    numbers[0] = -1
+    has_weights = machine["seed"] != 3
+
+    def main():
+        rank = ditron.rank()
+        first, behind = rank * experts // ranks, (rank + 1) * experts // ranks
+        for call in range(4):
+            ids = routes(ranks, tokens, top_k, experts, seed=call)
+            expert_map = numbers if call % 2 else None
+            clean, errors = checked(ids, experts, (numbers if call % 2 else torch.arange(experts)).tolist())
+            weights = torch.rand(ids.shape, generator=torch.Generator().manual_seed(call)) - 0.5
+            weights = weights if has_weights else torch.ones(ids.shape)
+            options = {"num_experts": experts, "block_m": 16, "stage_groups": 1, "expert_map": expert_map}
+            want = tables_on_host(clean, rank, first, behind - first, 16, 1, weights)
+            for how in ({"at_once": True, **schedule}, {"at_once": False}):
+                mine = weights[rank].clone() if has_weights else None
+                got = kernels.moe_plan(ids[rank], mine, **options, **how)
+                if behind - first == -(-experts // ranks):  # others' tables have one expert more
+                    compare(got, want, ids, weights, errors[rank])
+                else:
+                    assert torch.equal(got.route_row, want.route_row)
+                    assert torch.equal(got.errors, errors[rank])
+
+    run(main, ranks=ranks, **machine)
+
+
+def test_calls_of_other_sizes():
+    """The boxes of one size lie where those of another do, and a word is this call's by its epoch alone."""
+
+    def main():
+        for call, tokens in enumerate((20, 6, 20, 3, 25, 25, 1, 20)):
+            ids = routes(2, tokens, 2, 8, seed=call).clamp(-1, 7)
+            ids[..., 1][ids[..., 0] == ids[..., 1]] = -1
+            weights = torch.rand(ids.shape, generator=torch.Generator().manual_seed(call))
+            rank = ditron.rank()
+            options = {"num_experts": 8, "block_m": 16, "stage_groups": 1, "at_once": True, "slice_tokens": 4}
+            got = kernels.moe_plan(ids[rank], weights[rank], **options)
+            want = tables_on_host(ids, rank, rank * 4, 4, 16, 1, weights)
+            compare(got, want, ids, weights, torch.zeros(tokens, 2, dtype=torch.int32))
+
+    for seed in range(4):
+        run(main, ranks=2, seed=seed)
+
+
+@ditron.jit(do_not_specialize=["epoch"])
+def exchange_kernel(x_ptr, boxes_ptr, out_ptr, epoch, N: tl.constexpr, RANKS: tl.constexpr):
+    at, own = tl.arange(0, N), dl.rank()
+    for step in range(RANKS):
+        box_ptr = dl.symm_at(word_box(boxes_ptr, own, RANKS, epoch, N), (own + step) % RANKS)
+        send_words(box_ptr + at, tl.load(x_ptr + at), epoch)
+    for sender in range(RANKS):
+        got = receive_words(word_box(boxes_ptr, sender, RANKS, epoch, N) + at, epoch)
+        tl.store(out_ptr + sender * N + at, got)
+
+
+@pytest.mark.parametrize("machine", MACHINES, ids=str)
+@pytest.mark.parametrize("first", [1, (1 << 31) - 1, (1 << 32) - 1])
+def test_words(first, machine):
+    """Any 32 bits arrive, also in epochs of more than 32 bits, and in the one whose low ones are 0, as memory is."""
+    ranks, N = 3, 16
+
+    def main():
+        boxes = ditron.symm_zeros(2 * ranks * N, dtype=torch.int64)
+        for epoch in range(first, first + 4):
+            drawn = torch.Generator().manual_seed(epoch % 1000)
+            x = torch.randint(-(1 << 31), 1 << 31, (ranks, N), generator=drawn).int()
+            out = torch.zeros(ranks, N, dtype=torch.int32)
+            exchange_kernel[(1,)](x[ditron.rank()], boxes, out, epoch, N=N, RANKS=ranks)
+            assert torch.equal(out, x)
+
+    run(main, ranks=ranks, **machine)
+
+
+def test_a_word_that_does_not_come_is_a_deadlock():
+    """A loop that polls many places is seen through."""
+
+    def main():
+        boxes = ditron.symm_zeros(2 * 2 * 16, dtype=torch.int64)
+        if ditron.rank() == 0:
+            exchange_kernel[(1,)](torch.zeros(16).int(), boxes, torch.zeros(2, 16).int(), 1, N=16, RANKS=2)
+
+    with pytest.raises(ditron.DeadlockError):
+        run(main, ranks=2)

@@ -78,7 +78,8 @@ def moe_plan(
         dropped: ``[1]`` int64; the number of this rank's dropped routes is added to it, in CUDA graphs too.
         group: the ranks; default the current group. On several nodes they exchange routes by puts.
         schedule: of :func:`moe_plan_program`: ``at_once``, ``places``, ``experts_at_once``, ``makers``,
-            ``slice_tokens``, ``num_warps``, ``place_warps`` and ``protocol``, instead of those that would be chosen.
+            ``placed_routes``, ``slice_tokens``, ``num_warps``, ``place_warps`` and ``protocol``, instead of those that
+            would be chosen.
 
     Routes to experts that do not exist, and a token's second to one expert, go nowhere, and are counted:
     :meth:`Plan.check` raises DitronError for them, on the simulator at once. Collective over the group. Raises

@@ -39,6 +39,7 @@ from ditron.kernels.routing_kernels import (
     place_routes_kernel,
     routes_before,
     segment_routes,
+    segment_routes_at,
 )
 
 __all__ = ["EXAMPLE", "Segments", "moe_plan_program", "sample_of"]
@@ -184,6 +185,24 @@ def exchange_weights(
             tl.store(weights_ptr + sender * count + at, theirs.to(tl.float32, bitcast=True), mask=exists)
 
 
+@ditron.jit
+def columns_at(
+    pairs,
+    stage,
+    place,
+    tokens,
+    first_expert,
+    experts,
+    TK: tl.constexpr,
+    TOP_K: tl.constexpr,
+    RANKS: tl.constexpr,
+):
+    """Of the routes in ``pairs`` (:func:`check_pairs`), at places of stages, their columns."""
+    exists, _, _ = segment_routes_at(place, tokens, TK, TOP_K)
+    expert = tl.where(exists & (stage < RANKS), experts_of_pairs(pairs, TK), -1)
+    return columns_of(expert, first_expert, experts)
+
+
 @ditron.jit(do_not_specialize=["epoch"])
 def plan_at_once_kernel(
     topk_ids_ptr,
@@ -215,7 +234,7 @@ def plan_at_once_kernel(
     RANKS: tl.constexpr,
     GROUPS: tl.constexpr,
     FIELDS: tl.constexpr,
-    EXPERTS: tl.constexpr,
+    PLACED: tl.constexpr,
     MAKERS: tl.constexpr,
     HAS_WEIGHTS: tl.constexpr,
     HAS_MAP: tl.constexpr,
@@ -224,14 +243,14 @@ def plan_at_once_kernel(
     others that do.
 
     A program sends the routes of ``SLICE`` tokens to all ranks, if there are any left for it, and takes those of all
-    ranks: ``MAKERS`` of them make tiles, the others find the rows of ``EXPERTS`` experts. The last sends and takes
-    weights. A rank that is alone sends nothing: each program takes all routes.
+    ranks: ``MAKERS`` of them make tiles, the others find the rows of ``PLACED`` routes of a rank each. The last sends
+    and takes weights. A rank that is alone sends nothing: each program takes all routes.
     """
     own = dl.rank()
     pid = tl.program_id(0)
-    PAIRS_OF_RANK: tl.constexpr = C // TK * ((TK + 1) // 2)
+    PAIRS: tl.constexpr = (TK + 1) // 2
     STAGES: tl.constexpr = triton.next_power_of_2(RANKS)
-    if pid == MAKERS + E // EXPERTS:
+    if pid == MAKERS + RANKS * (C // PLACED):
         exchange_weights(
             topk_weights_ptr, weights_ptr, weight_boxes_ptr, tokens, epoch, C, TK, TOP_K, RANKS, HAS_WEIGHTS
         )
@@ -253,26 +272,21 @@ def plan_at_once_kernel(
                 known,
                 num_experts,
                 epoch,
-                PAIRS_OF_RANK,
+                C // TK * PAIRS,
                 SLICE,
                 TK,
                 TOP_K,
                 RANKS,
                 HAS_MAP,
             )
-        stage = tl.arange(0, STAGES * C) // C
-        place = tl.arange(0, STAGES * C) % C
-        of_token = place // TK
-        index = of_token * TOP_K + place % TK
-        is_route = (of_token < tokens) & (place % TK < TOP_K) & (stage < RANKS)
-        expert = tl.where(is_route, experts_of_pairs(pairs, TK), -1)
-        column = columns_of(expert, first_expert, experts)
+        at = tl.arange(0, STAGES * C)
+        column = columns_at(pairs, at // C, at % C, tokens, first_expert, experts, TK, TOP_K, RANKS)
         if pid < MAKERS:
             arrived = (tl.zeros((E,), tl.int32),)
             if RANKS == 1:
                 arrived = arrived + (count_routes(column, E),)
             else:
-                of_stages = count_routes(tl.where(column >= 0, stage * E + column, -1), STAGES * E)
+                of_stages = count_routes(tl.where(column >= 0, at // C * E + column, -1), STAGES * E)
                 of_stages = tl.reshape(of_stages, (STAGES, E))
                 for stages in tl.static_range(1, RANKS + 1):
                     is_before = tl.arange(0, STAGES)[:, None] < stages
@@ -295,13 +309,20 @@ def plan_at_once_kernel(
                 FIELDS,
             )
         else:
-            first = (pid - MAKERS) * EXPERTS
-            is_placed, before = routes_before(column, first, EXPERTS)
-            row = tl.gather(first_rows(count_routes(column, E), BLOCK_M), tl.where(is_placed, column, 0), 0) + before
-            row = tl.where(is_placed, row, tl.where((column < 0) & (first == 0), -1, -2))
+            begin = (pid - MAKERS) * PLACED
+            counts = count_routes(tl.where(column >= 0, (at < begin).to(tl.int32) * E + column, -1), 2 * E)
+            counts = tl.reshape(counts, (2, E))
+            before = tl.sum(tl.where(tl.arange(0, 2)[:, None] == 1, counts, 0), 0)
+            first = first_rows(tl.sum(counts, 0), BLOCK_M) + before
+            stage, place = begin // C, begin % C + tl.arange(0, PLACED)
+            mine = tl.gather(pairs, begin // TK * PAIRS + tl.arange(0, PLACED // TK * PAIRS), 0)
+            own_column = columns_at(mine, stage, place, tokens, first_expert, experts, TK, TOP_K, RANKS)
+            row = tl.gather(first, tl.maximum(own_column, 0), 0) + routes_before(own_column)
+            row = tl.where(own_column >= 0, row, -1)
             source = (own + stage) % RANKS
+            exists, of_token, index = segment_routes_at(place, tokens, TK, TOP_K)
             place_routes(
-                row_slot_ptr, row_route_ptr, route_row_ptr, row, is_route, stage, source, tokens, of_token, index, TOP_K
+                row_slot_ptr, row_route_ptr, route_row_ptr, row, exists, stage, source, tokens, of_token, index, TOP_K
             )
 
 
@@ -384,6 +405,7 @@ def moe_plan_program(
     at_once=False,
     experts_at_once=32,
     makers=8,
+    placed_routes=128,
     slice_tokens=0,
     has_weights=True,
     has_map=False,
@@ -395,10 +417,10 @@ def moe_plan_program(
 
     Memory is kept for up to ``capacity`` segments of a rank, of ``places`` routes of at most 128 tokens
     (routing_kernels.py); ``at_once``, by one kernel, each rank has one of any size. ``columns``: a power of two,
-    experts of a rank or more, of which a program finds the rows of ``experts_at_once``. ``makers`` programs make tiles.
-    ``slice_tokens``: a power of two, of which a program sends the experts, if ``at_once``; 0: as many as it has threads
-    for. ``protocol``: of packets, if not ``at_once``. ``has_weights``, ``has_map``: ``topk_weights``, ``expert_map``
-    count.
+    experts of a rank or more. ``makers`` programs make tiles, each of the others finds the rows of ``experts_at_once``
+    in a segment, or, ``at_once``, of ``placed_routes``, a power of two, whatever their experts. ``slice_tokens``: a
+    power of two, of which a program sends the experts, if ``at_once``; 0: as many as it has threads for. ``protocol``:
+    of packets, if not ``at_once``. ``has_weights``, ``has_map``: ``topk_weights``, ``expert_map`` count.
     """
     sizes = Segments(topk_ids, capacity, num_ranks, num_experts, is_tp, top_k, columns, places)
     tables = row_slot, row_route, route_row, tiles, num_tiles, expert_rows
@@ -406,7 +428,9 @@ def moe_plan_program(
     of_tables = sizes.of_tables(block_m, groups, experts_at_once, makers)
     given = {"HAS_WEIGHTS": has_weights, "HAS_MAP": has_map}
     if at_once:
-        senders = makers + columns // experts_at_once
+        placed = min(max(placed_routes, triton.next_power_of_2(top_k)), places)
+        senders = makers + num_ranks * (places // placed)
+        del of_tables["EXPERTS"]
         plan_at_once_kernel[(senders + 1,)](
             topk_ids,
             topk_weights,
@@ -423,6 +447,7 @@ def moe_plan_program(
             sizes.experts,
             expert_rows.shape[0] - 1,
             dh.epoch(),
+            PLACED=placed,
             SLICE=sizes.slice_tokens(slice_tokens, senders, 32 * num_warps),
             num_warps=num_warps,
             **given,

@@ -38,7 +38,7 @@ class Sizes:
 
     Attributes:
         C: places of a segment. E: columns of counts. at_once: whether one kernel does everything, and a rank has one
-            segment. experts_at_once: whose rows a program finds. makers: programs that make tiles.
+            segment. experts_at_once: whose rows a program finds, if not at_once. makers: programs that make tiles.
     """
 
     ranks: int
@@ -58,7 +58,7 @@ class Sizes:
         TK = triton.next_power_of_2(top_k)
         if at_once:
             C = max(32, triton.next_power_of_2(tokens) * TK)
-            return cls(ranks, tokens, top_k, experts, C, E, True, max(8, E // 16), 4)
+            return cls(ranks, tokens, top_k, experts, C, E, True, min(E, 128), 4)
         return cls(ranks, tokens, top_k, experts, max(places, TK), E, False, min(E, 128), 8)
 
     @property

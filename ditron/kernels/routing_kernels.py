@@ -30,14 +30,20 @@ __all__ = [
     "place_routes_kernel",
     "routes_before",
     "segment_routes",
+    "segment_routes_at",
 ]
 
 
 @ditron.jit
 def segment_routes(segment, tokens, C: tl.constexpr, TK: tl.constexpr, TOP_K: tl.constexpr):
     """Of the places of a segment of a rank's routes: whether each has one, its token, and its index."""
-    place = tl.arange(0, C)
-    token = segment * (C // TK) + place // TK
+    return segment_routes_at(segment * C + tl.arange(0, C), tokens, TK, TOP_K)
+
+
+@ditron.jit
+def segment_routes_at(place, tokens, TK: tl.constexpr, TOP_K: tl.constexpr):
+    """:func:`segment_routes` of places of a rank's routes."""
+    token = place // TK
     return (token < tokens) & (place % TK < TOP_K), token, token * TOP_K + place % TK
 
 
@@ -181,20 +187,11 @@ def enter_counts(counts_ptr, totals_ptr, stage, segment, segments, column, E: tl
 
 
 @ditron.jit
-def routes_before(column, first, EXPERTS: tl.constexpr):
-    """Whether routes go to one of ``EXPERTS`` experts from ``first`` on, and how many before each go to the same one.
-
-    One scan counts four experts, 16 bits each: a segment has fewer than 2**16 places.
-    """
-    before = tl.zeros(column.shape, tl.int32)
-    for four in tl.static_range(0, EXPERTS, 4):
-        which = column - (first + four)
-        is_one = (which >= 0) & (which < 4)
-        shift = tl.where(is_one, which, 0).to(tl.int64) * 16
-        one = tl.where(is_one, tl.full(column.shape, 1, tl.int64) << shift, 0)
-        counted = ((tl.cumsum(one, 0) >> shift) & 0xFFFF).to(tl.int32) - 1
-        before = tl.where(is_one, counted, before)
-    return (column >= first) & (column < first + EXPERTS), before
+def routes_before(column):
+    """Of each of a few routes, how many before it go to the same expert: all pairs are compared, without a scan."""
+    at = tl.arange(0, column.shape[0])
+    is_before = (column[None, :] == column[:, None]) & (at[None, :] < at[:, None])
+    return tl.sum(is_before.to(tl.int32), 1)
 
 
 @ditron.jit

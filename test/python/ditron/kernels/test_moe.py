@@ -389,8 +389,8 @@ def test_ag_moe_in_any_order(algorithm):
         ),
         (
             lambda: kernels.moe_plan(torch.zeros(4, 2, dtype=torch.int32), num_experts=4, tile=3),
-            "unknown argument .tile.: a schedule has places, at_once, experts_at_once, makers, slice_tokens, "
-            "num_warps, place_warps, protocol",
+            "unknown argument .tile.: a schedule has places, at_once, experts_at_once, makers, placed_routes, "
+            "slice_tokens, num_warps, place_warps, protocol",
         ),
         (
             lambda: kernels.moe_plan(torch.zeros(4, 2, dtype=torch.int32), num_experts=4, at_once=False, places=512),

@@ -65,7 +65,7 @@ def compare(got, want, ids, weights, errors):
         (3, 13, 3, 9, {"slice_tokens": 1}),  # of as few as senders allow
         (3, 30, 5, 12, {"slice_tokens": 2}),
         (4, 1, 2, 8, {"slice_tokens": 4}),
-        (4, 18, 4, 40, {"experts_at_once": 4, "slice_tokens": 4}),
+        (4, 18, 4, 40, {"placed_routes": 16, "slice_tokens": 4}),
     ],
 )
 def test_calls_in_a_row(ranks, tokens, top_k, experts, schedule, machine, monkeypatch):

@@ -24,6 +24,7 @@ __all__ = [
     "gathered_scales",
     "has_product",
     "prefers_product",
+    "prefers_products_by_rank",
     "promote_every",
     "quantize_128x128",
     "scaled_product",
@@ -33,8 +34,9 @@ __all__ = [
 ]
 
 FP8 = (torch.float8_e4m3fn, torch.float8_e5m2)
-#: Operations of a product for each byte that a rank sends: with more, and sums in fp32, torch's product is ahead.
-PAID_OPERATIONS = 23_000
+#: Operations of a product for each byte that a rank sends: with more, torch's product is ahead. With sums in fp32, that
+#: of all rows, and a collective one after the other; with fast sums, those of each rank's rows, which hide the copies.
+PAID_OPERATIONS, PAID_FAST_OPERATIONS = 23_000, 40_000
 OUT_DTYPES = (torch.bfloat16, torch.float16, torch.float32)
 
 
@@ -214,8 +216,22 @@ def prefers_product(scales: Scales, nbytes: int, a: torch.Tensor, b: torch.Tenso
         return False
     if scales.kind_a == "block":
         return True
-    operations = 2 * max(len(a), len(out)) * a.shape[1] * len(b)
-    return scales.dtype in FP8 and not scales.use_fast_accum and operations > PAID_OPERATIONS * nbytes
+    return scales.dtype in FP8 and not scales.use_fast_accum and _operations(a, b, out) > PAID_OPERATIONS * nbytes
+
+
+def prefers_products_by_rank(scales: Scales, nbytes: int, a: torch.Tensor, b: torch.Tensor, out: torch.Tensor) -> bool:
+    """Whether torch's products of each rank's rows, which hide what each rank sends, ``nbytes``, are ahead of the
+    persistent kernel: of fp8, unless tensor cores add all products of few operations a byte.
+    """
+    if scales.dtype not in FP8 or not has_product(a, b, scales):
+        return False
+    is_fast = scales.use_fast_accum and scales.kind_a != "block"
+    return not is_fast or _operations(a, b, out) > PAID_FAST_OPERATIONS * nbytes
+
+
+def _operations(a: torch.Tensor, b: torch.Tensor, out: torch.Tensor) -> int:
+    """Of a product of all ranks' rows."""
+    return 2 * max(len(a), len(out)) * a.shape[1] * len(b)
 
 
 def scaled_product(

@@ -10,7 +10,7 @@ import torch
 from ditron._program.program import Program
 from ditron.distributed.group import Group
 from ditron.kernels.operands import capacity_for, reaches_by_tma
-from ditron.kernels.scales import Scales, has_product, prefers_product, tiles_of
+from ditron.kernels.scales import Scales, has_product, prefers_product, prefers_products_by_rank, tiles_of
 from ditron.tuning.problem import Options, Problem
 from ditron.tuning.registry import Rule
 from ditron.tuning.search import Space
@@ -150,7 +150,7 @@ def goes_by_rank(
     if group.small_shapes or not _fills_products(group.num_ranks, rows, nbytes):
         return False
     if scales is not None:
-        return prefers_product(scales, nbytes, a, b, out)
+        return prefers_products_by_rank(scales, nbytes, a, b, out)
     return nbytes < OVERLAPPED_BYTES or not fits_tile_kernel(group, a, b, out)
 
 

@@ -262,17 +262,19 @@ def test_autocast_leaves_quantized_operands():
 
 
 @pytest.mark.parametrize(
-    "rows, N, K, columns, kind, fast, expected",
-    [  # as measured on two H200s: rows of a rank, and what of the weight's N or K a rank has
-        (4096, 14336, 8192, "N", "row", False, True),
-        (4096, 3584, 8192, "N", "row", False, False),
-        (4096, 14336, 8192, "N", "row", True, False),
-        (4096, 3584, 8192, "N", "block", False, True),
-        (4096, 8192, 14336, "K", "tensor", False, True),
-        (4096, 8192, 3584, "K", "tensor", False, False),
+    "rows, N, K, columns, kind, fast, one_by_one, by_rank",
+    [  # as measured on two H200s, and by rank on two H100s: rows of a rank, and what of the weight's N or K a rank has
+        (4096, 14336, 8192, "N", "row", False, True, True),
+        (4096, 3584, 8192, "N", "row", False, False, True),
+        (4096, 14336, 8192, "N", "row", True, False, True),
+        (4096, 3584, 8192, "N", "row", True, False, False),
+        (4096, 3584, 8192, "N", "block", False, True, True),
+        (4096, 8192, 14336, "K", "tensor", False, True, True),
+        (4096, 8192, 3584, "K", "tensor", False, False, True),
+        (4096, 8192, 14336, "K", "row", True, False, False),
     ],
 )
-def test_torch_is_taken_where_it_is_ahead(monkeypatch, rows, N, K, columns, kind, fast, expected):
+def test_torch_is_taken_where_it_is_ahead(monkeypatch, rows, N, K, columns, kind, fast, one_by_one, by_rank):
     monkeypatch.setattr(scales_module, "has_product", lambda *_: True)
     scales = scales_module.Scales(ONE, ONE, kind, kind, fast, FP8)
     all_rows = torch.empty(2 * rows, K if columns == "K" else N, device="meta")
@@ -280,7 +282,8 @@ def test_torch_is_taken_where_it_is_ahead(monkeypatch, rows, N, K, columns, kind
     a, out = (all_rows, own_rows) if columns == "K" else (own_rows, all_rows)
     nbytes = own_rows.numel() * (2 if columns == "K" else 1)
     weight = torch.empty(N, K, device="meta")
-    assert scales_module.prefers_product(scales, nbytes, a, weight, out) is expected
+    assert scales_module.prefers_product(scales, nbytes, a, weight, out) is one_by_one
+    assert scales_module.prefers_products_by_rank(scales, nbytes, a, weight, out) is by_rank
 
 
 @needs_compiler_in_threads

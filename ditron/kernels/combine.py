@@ -12,8 +12,21 @@ import triton.language as tl
 import ditron
 import ditron.language as dl
 from ditron.kernels.grouped import expert_tile
+from ditron.kernels.routing import TILE_FIELDS
 
-__all__ = ["CHUNK", "chunk_tile", "count_tile", "count_tiles_that_are_left", "sum_chunk"]
+__all__ = [
+    "CHUNK",
+    "add_sums",
+    "chunk_tile",
+    "count_tile",
+    "count_tile_of_stage",
+    "count_tiles_that_are_left",
+    "count_tiles_that_are_not",
+    "send_sums",
+    "sum_chunk",
+]
+
+_FIELDS = tl.constexpr(TILE_FIELDS)
 
 # What the tiles of a chunk add up to in a call, however many they are.
 CHUNK = tl.constexpr(1 << 24)
@@ -50,6 +63,32 @@ def count_tiles_that_are_left(counts_ptr, worker, workers, tiles_m, tiles_n, wid
 
 
 @ditron.jit
+def last_stage(tiles_ptr, row):
+    """Of the rows of the run of a row of tiles: their last stage, by which they are counted."""
+    return tl.load(tiles_ptr + row * _FIELDS + 5)
+
+
+@ditron.jit
+def count_tile_of_stage(counts_ptr, tile, tiles_n, tiles_ptr):
+    """Count a tile whose stores have been made, by the last stage of its run; not of stage 0, the own tokens'."""
+    stage = last_stage(tiles_ptr, tile // tiles_n)
+    if stage > 0:
+        dl.notify(counts_ptr + stage, dl.rank(), 1, op="add", scope="gpu")
+
+
+@ditron.jit
+def count_tiles_that_are_not(counts_ptr, tiles_ptr, tiles_m, tiles_n, RANKS: tl.constexpr):
+    """Count, for each stage but 0, the tiles that it lacks to ``CHUNK``."""
+    for stage in tl.static_range(1, RANKS):
+        rows = 0
+        for first in range(0, tiles_m, 128):
+            row = first + tl.arange(0, 128)
+            stages = tl.load(tiles_ptr + row * _FIELDS + 5, mask=row < tiles_m, other=0)
+            rows += tl.sum((stages == stage).to(tl.int32), 0)
+        dl.notify(counts_ptr + stage, dl.rank(), CHUNK - rows * tiles_n, op="add", scope="gpu")
+
+
+@ditron.jit
 def routes_of(route_row_ptr, route_weight_ptr, token, exists, TOP_K: tl.constexpr):
     """Rows (-1: none) and weights of the routes of each token, by its index among all ranks'."""
     rows = ()
@@ -83,6 +122,90 @@ def sum_item(item, splits, tokens, begin, end, TB: tl.constexpr, CB: tl.constexp
     part = tl.cdiv(tl.cdiv(end - begin, CB), splits) * CB
     first = begin + item % splits * part
     return token, token < tokens, first, tl.minimum(first + part, end)
+
+
+@ditron.jit
+def send_sums(
+    y_ptr,
+    inbox_ptr,
+    route_row_ptr,
+    route_weight_ptr,
+    sent_ptr,
+    step,
+    worker,
+    workers,
+    tokens,
+    capacity,
+    begin,
+    end,
+    splits,
+    H,
+    epoch,
+    TB: tl.constexpr,
+    CB: tl.constexpr,
+    TOP_K: tl.constexpr,
+    RANKS: tl.constexpr,
+):
+    """Send the rank ``step`` after this one the sums of its ``tokens``, as far as they are this program's, and signal.
+
+    Of each rank the columns from ``begin`` to ``end``; ``sent`` [RANKS - 1] is this program's.
+    """
+    own = dl.rank()
+    peer = (own + step) % RANKS
+    items = tl.cdiv(tokens, TB) * splits
+    for item in range(worker, items, workers):
+        token, exists, first, last = sum_item(item, splits, tokens, begin, end, TB, CB)
+        rows, weights = routes_of(route_row_ptr, route_weight_ptr, peer * tokens + token, exists, TOP_K)
+        for col in range(first, last, CB):
+            sums, at, mask = weighted_sums(y_ptr, rows, weights, token, exists, col, H, CB, TOP_K)
+            tl.store(dl.symm_at(inbox_ptr + own.to(tl.int64) * capacity * H, peer) + at, sums, mask=mask)
+    if worker < items:
+        dl.notify(sent_ptr + RANKS - 1 - step, peer, epoch)
+
+
+@ditron.jit
+def add_sums(
+    y_ptr,
+    out_ptr,
+    inbox_ptr,
+    route_row_ptr,
+    route_weight_ptr,
+    sent_ptr,
+    worker,
+    workers,
+    tokens,
+    capacity,
+    begin,
+    end,
+    splits,
+    H,
+    epoch,
+    TB: tl.constexpr,
+    CB: tl.constexpr,
+    TOP_K: tl.constexpr,
+    RANKS: tl.constexpr,
+    ALL: tl.constexpr,
+):
+    """``out`` [tokens, H] = this rank's sums plus those that the others have sent, in fp32 and in rank order, as far as
+    they are this program's; ``sent`` [RANKS - 1]: who has sent them.
+    """
+    own = dl.rank()
+    items = tl.cdiv(tokens, TB) * splits
+    if worker < items:
+        token_of_others = dl.wait(sent_ptr, RANKS - 1, epoch)
+        theirs_ptr = dl.consume_token(inbox_ptr, token_of_others)
+        for item in range(worker, items, workers):
+            token, exists, first, last = sum_item(item, splits, tokens, begin, end, TB, CB)
+            among_all = token if ALL else own * tokens + token
+            rows, weights = routes_of(route_row_ptr, route_weight_ptr, among_all, exists, TOP_K)
+            for col in range(first, last, CB):
+                mine, at, mask = weighted_sums(y_ptr, rows, weights, token, exists, col, H, CB, TOP_K)
+                total = tl.zeros((TB, CB), tl.float32)
+                for source in tl.static_range(RANKS):
+                    box_ptr = theirs_ptr + tl.cast(source, tl.int64) * capacity * H
+                    theirs = tl.load(box_ptr + at, mask=mask & (source != own), other=0.0)
+                    total += tl.where(source == own, mine, theirs).to(tl.float32)
+                tl.store(out_ptr + at, total.to(out_ptr.dtype.element_ty), mask=mask)
 
 
 @ditron.jit
@@ -129,28 +252,46 @@ def sum_chunk(
                 dl.notify(sent_ptr + RANKS - 1 - step, (own + step) % RANKS, epoch)
     else:
         for step in range(1, RANKS):
-            peer = (own + step) % RANKS
-            for item in range(worker, items, workers):
-                token, exists, first, last = sum_item(item, splits, tokens, begin, end, TB, CB)
-                rows, weights = routes_of(route_row_ptr, route_weight_ptr, peer * tokens + token, exists, TOP_K)
-                for col in range(first, last, CB):
-                    sums, at, mask = weighted_sums(y_ptr, rows, weights, token, exists, col, H, CB, TOP_K)
-                    tl.store(dl.symm_at(own_box_ptr, peer) + at, sums, mask=mask)
-            if worker < items:
-                dl.notify(sent_ptr + RANKS - 1 - step, peer, epoch)
-
-    if worker < items:
-        token_of_others = dl.wait(sent_ptr, RANKS - 1, epoch)
-        theirs_ptr = dl.consume_token(inbox_ptr, token_of_others)
-        for item in range(worker, items, workers):
-            token, exists, first, last = sum_item(item, splits, tokens, begin, end, TB, CB)
-            among_all = token if ALL else own * tokens + token
-            rows, weights = routes_of(route_row_ptr, route_weight_ptr, among_all, exists, TOP_K)
-            for col in range(first, last, CB):
-                mine, at, mask = weighted_sums(y_ptr, rows, weights, token, exists, col, H, CB, TOP_K)
-                total = tl.zeros((TB, CB), tl.float32)
-                for source in tl.static_range(RANKS):
-                    box_ptr = theirs_ptr + tl.cast(source, tl.int64) * capacity * H
-                    theirs = tl.load(box_ptr + at, mask=mask & (source != own), other=0.0)
-                    total += tl.where(source == own, mine, theirs).to(tl.float32)
-                tl.store(out_ptr + at, total.to(out_ptr.dtype.element_ty), mask=mask)
+            send_sums(
+                y_ptr,
+                inbox_ptr,
+                route_row_ptr,
+                route_weight_ptr,
+                sent_ptr,
+                step,
+                worker,
+                workers,
+                tokens,
+                capacity,
+                begin,
+                end,
+                splits,
+                H,
+                epoch,
+                TB,
+                CB,
+                TOP_K,
+                RANKS,
+            )
+    add_sums(
+        y_ptr,
+        out_ptr,
+        inbox_ptr,
+        route_row_ptr,
+        route_weight_ptr,
+        sent_ptr,
+        worker,
+        workers,
+        tokens,
+        capacity,
+        begin,
+        end,
+        splits,
+        H,
+        epoch,
+        TB,
+        CB,
+        TOP_K,
+        RANKS,
+        ALL,
+    )

@@ -20,6 +20,7 @@ import ditron.language as dl
 from ditron_compiler.analysis import packet_layout
 
 __all__ = [
+    "WORDS_OF_THREAD",
     "packet_boxes",
     "receive_block",
     "receive_packets",
@@ -30,6 +31,11 @@ __all__ = [
     "sum_of_packets",
     "word_boxes",
 ]
+
+
+#: Elements of a thread from which on no layout of words has two threads with the same one: a layout gives a thread at
+#: most 16 bytes that follow each other, four elements of what the words become.
+WORDS_OF_THREAD = 4
 
 
 def packet_boxes(blocks: Any, block: int, dtype: torch.dtype, name: str = "boxes") -> Any:
@@ -132,7 +138,11 @@ def send_words(ptrs, value, epoch):
 
 @ditron.jit
 def receive_words(ptrs, epoch):
-    """What :func:`send_words` stores to each of a tensor of pointers into this rank's box, when all are there."""
+    """What :func:`send_words` stores to each of a tensor of pointers into this rank's box, when all are there.
+
+    The tensor must have :data:`WORDS_OF_THREAD` elements for each thread, or more. One with fewer has threads that load
+    the same element, and of those that see different words only one is asked whether its word is there.
+    """
     flag = _flag(epoch)
     words = dl.ld(ptrs, scope="node")
     while tl.max(((words >> 32).to(tl.int32) != flag).to(tl.int32), 0) != 0:

@@ -14,10 +14,27 @@ from ditron.tuning.lookup import tuned
 from ditron.tuning.problem import Options, Problem
 from ditron_compiler.errors import DitronError
 
-__all__ = ["block_of_experts", "block_rows", "check_tile", "programs_at_once", "tiles_for", "tuned_for_plan"]
+__all__ = [
+    "block_of_experts",
+    "block_rows",
+    "check_tile",
+    "groups_of_stages",
+    "programs_at_once",
+    "tiles_for",
+    "tuned_for_plan",
+]
 
 #: Rows in a tile up to which the weights are the left operand.
 FEW_ROWS = 32
+
+#: Rows that an expert has, on average, in a group of stages: with fewer, reading its matrix once more costs more than
+#: waiting for the tokens (docs/results/moe.md).
+ROWS_OF_GROUP = 256
+
+
+def groups_of_stages(ranks: int, average: int) -> int:
+    """Into how many groups a plan divides tiles by stage, by how many rows an expert has on average."""
+    return min(ranks, max(1, average // ROWS_OF_GROUP))
 
 
 def block_rows(average: int, scaled: bool = False) -> int:

@@ -12,7 +12,8 @@ from ditron.distributed.group import Group
 from ditron.distributed.torch_groups import AnyGroup
 from ditron.kernels.capacity import check_capacity, checked_routes, limit_routes, renormalized
 from ditron.kernels.dispatch import torch_operator
-from ditron.kernels.expert_schedules import block_rows
+from ditron.kernels.exchange import WORDS_OF_THREAD
+from ditron.kernels.expert_schedules import block_rows, groups_of_stages
 from ditron.kernels.operands import aligned, capacity_for, in_group, require_tensor
 from ditron.kernels.plan_nodes import moe_plan_nodes_program
 from ditron.kernels.plan_programs import moe_plan_program
@@ -24,10 +25,6 @@ __all__ = ["moe_plan", "moe_plan_tables", "plan_shape"]
 
 _IDS = (torch.int16, torch.int32, torch.int64)
 _WEIGHTS = (torch.float32, torch.bfloat16, torch.float16)
-
-#: Rows that an expert has, on average, in a group of stages: with fewer, reading its matrix once more costs more than
-#: waiting for the tokens (docs/results/moe.md).
-ROWS_OF_GROUP = 256
 
 #: Up to so many routes of a rank, of so many ranks, one kernel makes the plan.
 ROUTES_AT_ONCE, RANKS_AT_ONCE = 2048, 8
@@ -135,7 +132,7 @@ def moe_plan_tables(
         (given, top_k), ranks, is_tp = topk_ids.shape, group.num_ranks, parallel == "tp"
         check_block_m("moe_plan", block_m)
         if stage_groups is None:
-            stage_groups = min(ranks, max(1, ranks * tokens * top_k // num_experts // ROWS_OF_GROUP))
+            stage_groups = groups_of_stages(ranks, ranks * tokens * top_k // num_experts)
         if given < tokens:
             padding = (0, 0, 0, tokens - given)
             topk_ids = torch.nn.functional.pad(topk_ids, padding, value=-1)
@@ -189,8 +186,13 @@ def _sizes(group: Group, tokens: int, top_k: int, experts: int, schedule: dict[s
         at_once = len(group.nodes) == 1 and group.num_ranks <= RANKS_AT_ONCE
         at_once &= tokens * top_k <= (64 if group.small_shapes else ROUTES_AT_ONCE)
     TK = triton.next_power_of_2(top_k)
+    if at_once:
+        warps = schedule.get("num_warps", moe_plan_program.constants["num_warps"])
+        threads = warps * (64 if torch.version.hip else 32)
+        places = 32 if group.is_sim else max(32, triton.next_power_of_2(threads * WORDS_OF_THREAD))
+        return Sizes.of(group.num_ranks, tokens, top_k, experts, True, places)
     places = schedule.get("places", 32 if group.small_shapes else min(PLACES, 128 * TK))
-    if not at_once and places > 128 * TK:
+    if places > 128 * TK:
         raise DitronError(f"moe_plan: a segment has at most 128 tokens, got places={places} for top_k {top_k}")
     return Sizes.of(group.num_ranks, tokens, top_k, experts, at_once, places)
 

@@ -10,18 +10,23 @@ from collections.abc import Iterator
 from typing import Any
 
 import torch
-import triton.language as tl
 from triton.tools.tensor_descriptor import TensorDescriptor
 
 import ditron
 import ditron.host as dh
-import ditron.language as dl
 from ditron.distributed.group import Group
 from ditron.distributed.torch_groups import AnyGroup
-from ditron.kernels.combine import CHUNK, chunk_tile, count_tile, count_tiles_that_are_left, sum_chunk
 from ditron.kernels.dispatch import torch_operator
-from ditron.kernels.expert_schedules import block_of_experts, check_tile, programs_at_once, tiles_for, tuned_for_plan
-from ditron.kernels.grouped import grouped_step, products_of_step, scale_of_rows, scale_of_weights, store_grouped
+from ditron.kernels.expert_schedules import (
+    block_of_experts,
+    check_tile,
+    groups_of_stages,
+    programs_at_once,
+    tiles_for,
+    tuned_for_plan,
+)
+from ditron.kernels.moe_rs_kernels import moe_product_kernel, moe_sum_kernel
+from ditron.kernels.moe_rs_stages import moe_rs_by_stage_program
 from ditron.kernels.operands import aligned, capacity_for, grouped_operands, in_group, result
 from ditron.kernels.routing import Plan, tables_on_host
 from ditron.kernels.schedules import check_schedule
@@ -35,131 +40,6 @@ __all__ = ["moe_rs", "moe_rs_program", "moe_rs_rows", "product_and_sums", "sum_o
 #: Columns of w from which on it pays to add chunks next to the product: of fewer it is done too soon, and adding slows
 #: it (docs/results/moe.md).
 OVERLAPPED_DEPTH = 1024
-
-
-@ditron.jit(do_not_specialize=["epoch", "width"])
-def moe_product_kernel(
-    rows_desc,
-    w_desc,
-    scale_rows_ptr,
-    scale_w_ptr,
-    y_desc,
-    y_ptr,
-    tiles_ptr,
-    num_tiles_ptr,
-    counts_ptr,
-    started_ptr,
-    done_ptr,
-    H,
-    K,
-    width,
-    epoch,
-    BM: tl.constexpr,
-    BN: tl.constexpr,
-    BK: tl.constexpr,
-    GROUP: tl.constexpr,
-    PROGRAMS: tl.constexpr,
-    SWAP_AB: tl.constexpr,
-    SCALED: tl.constexpr,
-    COUNT: tl.constexpr,
-    RANKS: tl.constexpr,
-):
-    """``y`` [max_rows, H] = rows times their experts' matrices, transposed; tiles by chunks of columns, counted with
-    ``COUNT``.
-    """
-    own, worker = dl.rank(), tl.program_id(0)
-    if COUNT:
-        dl.notify(started_ptr, own, 1, op="add", scope="gpu")
-    tiles_m, tiles_n = tl.load(num_tiles_ptr), tl.cdiv(H, BN)
-    PRODUCTS: tl.constexpr = products_of_step(BM, SCALED)
-    k_steps = tl.cdiv(K, PRODUCTS * BK)
-    publish_at = tl.minimum(4, k_steps - 1)  # by then the stores of the tile before have completed: nothing waits
-    if worker == 0:  # what the call before sent to this rank has been added
-        for step in range(1, RANKS):
-            dl.notify(done_ptr + RANKS - 1 - step, (own + step) % RANKS, epoch)
-    for tile in tl.range(worker, tiles_m * tiles_n, PROGRAMS, flatten=True):
-        m, n, expert = chunk_tile(tile, tiles_m, tiles_n, width, tiles_ptr, GROUP)
-        w_row = expert * H + n * BN
-        scale_rows = None
-        scale_w = None
-        if SCALED:
-            scale_rows = scale_of_rows(scale_rows_ptr, m * BM, K, BM)
-            scale_w = scale_of_weights(scale_w_ptr, expert, n * BN, H, K)
-        if SWAP_AB:
-            acc = tl.zeros((BN, BM), tl.float32)
-        else:
-            acc = tl.zeros((BM, BN), tl.float32)
-        for step in range(k_steps):
-            for product in tl.static_range(PRODUCTS):
-                k = (step * PRODUCTS + product) * BK
-                a, w = rows_desc.load([m * BM, k]), w_desc.load([w_row, k])
-                acc = grouped_step(acc, a, w, scale_rows, scale_w, None, k, K, SWAP_AB, SCALED)
-            if COUNT:
-                if (step == publish_at) & (tile >= PROGRAMS):
-                    count_tile(counts_ptr, tile - PROGRAMS, tiles_m, tiles_n, width)
-        store_grouped(y_ptr, y_desc, m * BM, n * BN, acc, H, 2, SWAP_AB)
-    if COUNT:
-        count_tiles_that_are_left(counts_ptr, worker, PROGRAMS, tiles_m, tiles_n, width)
-
-
-@ditron.jit(do_not_specialize=["epoch", "width", "splits", "first_chunk", "last_chunk"])
-def moe_sum_kernel(
-    y_ptr,
-    out_ptr,
-    inbox_ptr,
-    route_row_ptr,
-    route_weight_ptr,
-    counts_ptr,
-    sent_ptr,
-    done_ptr,
-    tokens,
-    capacity,
-    H,
-    width,
-    splits,
-    first_chunk,
-    last_chunk,
-    epoch,
-    BN: tl.constexpr,
-    SLOTS: tl.constexpr,
-    WAIT: tl.constexpr,
-    TB: tl.constexpr,
-    CB: tl.constexpr,
-    TOP_K: tl.constexpr,
-    RANKS: tl.constexpr,
-    ALL: tl.constexpr,
-):
-    """Some chunks of ``out`` [tokens, H], of ``width`` tiles of columns; with ``WAIT`` when they have been counted."""
-    pid, workers = tl.program_id(0), tl.num_programs(0)
-    dl.wait(done_ptr, RANKS - 1, epoch)
-    for chunk in range(first_chunk, last_chunk):
-        counted_ptr = y_ptr
-        if WAIT:
-            token = dl.wait(counts_ptr + chunk, 1, tl.cast(epoch, tl.int64) * CHUNK, scope="gpu")
-            counted_ptr = dl.consume_token(y_ptr, token)
-        begin = chunk * (width * BN)
-        sum_chunk(
-            counted_ptr,
-            out_ptr,
-            inbox_ptr,
-            route_row_ptr,
-            route_weight_ptr,
-            sent_ptr + (chunk * SLOTS + pid) * (RANKS - 1),
-            pid,
-            workers,
-            tokens,
-            capacity,
-            begin,
-            tl.minimum(begin + width * BN, H),
-            splits,
-            H,
-            epoch,
-            TB,
-            CB,
-            TOP_K,
-            RANKS,
-            ALL,
-        )
 
 
 def sample(ranks: int, generator: torch.Generator) -> dict[str, Any]:
@@ -290,6 +170,7 @@ def moe_rs_program(
         SWAP_AB=swap_ab,
         SCALED=scale_rows is not None,
         COUNT=overlap,
+        BY_STAGE=False,
         RANKS=num_ranks,
         num_warps=num_warps,
         num_stages=stages,
@@ -311,6 +192,13 @@ def _algorithm(block_m: int, K: int, scaled: bool = False) -> str:
     return "beside" if block_m >= 128 and is_deep else "after"
 
 
+def _hides_sums(ranks: int, block_m: int, average: int) -> bool:
+    """Whether other ranks' tokens are added next to the product of the own ones, by how many rows an expert has on
+    average: where a plan divides its tiles by stage (docs/results/moe.md).
+    """
+    return block_m >= 128 and groups_of_stages(ranks, average) > 1
+
+
 def _sums(algorithm: str, block_m: int, H: int, columns: int) -> Options:
     """How sums are divided, with tiles of so many ``columns`` (docs/results/moe.md)."""
     if algorithm == "beside":
@@ -325,20 +213,28 @@ def _schedule(group: Group, plan: Plan, w: torch.Tensor, algorithm: str | None, 
     columns = given.get("block", chosen["block"])[1]
     if group.small_shapes:
         algorithm = algorithm or "beside"
-        chosen |= {"chunk_tiles": 1, "sums": (8, 32), "sum_warps": 4, "beside": 2, "adders": 3}
+        chosen |= {"sums": (8, 32), "sum_warps": 4, "beside": 2}
     else:
         algorithm = algorithm or _algorithm(plan.block_m, K, scaled)
-        chosen["programs"] = programs_at_once(group, plan.block_m, scaled, given)
-        chosen |= {"beside": group.sms, "adders": 4 * group.sms, "chunk_tiles": -(-H // columns)}
-        chosen |= _sums(algorithm, plan.block_m, H, columns)
+        chosen |= {"programs": programs_at_once(group, plan.block_m, scaled, given), "beside": group.sms}
         if plan.block_m >= 128 and not scaled:
             chosen["maxnreg"] = 192
+    if algorithm == "by_stage":
+        return chosen | ({"adders_of_sender": 2} if group.small_shapes else {}) | given
+    if group.small_shapes:
+        chosen |= {"chunk_tiles": 1, "adders": 3}
+    else:
+        chosen |= {"adders": 4 * group.sms, "chunk_tiles": -(-H // columns)}
+        chosen |= _sums(algorithm, plan.block_m, H, columns)
     return chosen | {"overlap": algorithm == "beside"} | given
 
 
 def _rule(problem: Problem) -> Rule:
     tiles = block_of_experts(problem)
     rows, columns, _ = tiles["block"]
+    if _hides_sums(problem.ranks, rows, problem.rows_of_expert):
+        why = f"an expert has {problem.rows_of_expert} rows on average: tiles are in groups by stage, and hide sums"
+        return Rule({"algorithm": "by_stage"} | tiles, why)
     algorithm = _algorithm(rows, problem.K)
     why = (
         f"an expert has {problem.rows_of_expert} rows of {problem.K} on average; sums are added beside the product "
@@ -355,6 +251,9 @@ def moe_rs_candidates(problem: Problem) -> Iterator[Options]:
     after = {"algorithm": "after"} | tiles | _sums("after", rows, problem.N, columns)
     beside = {"algorithm": "beside"} | tiles | _sums("beside", rows, problem.N, columns)
     yield from (after, beside)
+    if problem.ranks > 1 and rows >= 128:
+        by_stage = {"algorithm": "by_stage"} | tiles
+        yield from (by_stage, by_stage | {"splits": 1}, by_stage | {"splits": 8})
     yield from (beside | {"chunk_tiles": wide // columns} for wide in (1024, 4096) if wide < problem.N)
     yield beside | {"splits": 4}
     yield after | {"splits": 2 * after["splits"]}
@@ -381,9 +280,13 @@ def sum_operands(
             f"{what}: there are {max_rows} rows and {experts} experts, and the plan is for {plan.max_rows} and "
             f"{plan.experts}"
         )
-    if algorithm not in (None, "beside", "after"):
-        raise DitronError(f"{what}: unknown algorithm {algorithm!r}: expected 'beside' or 'after'")
-    check_schedule(what, schedule, moe_rs_program)
+    if algorithm not in (None, "beside", "after", "by_stage"):
+        raise DitronError(f"{what}: unknown algorithm {algorithm!r}: expected 'beside', 'after' or 'by_stage'")
+    if algorithm == "by_stage" and (what != "moe_rs" or scales[0] is not None):
+        raise DitronError(
+            f"{what}: algorithm='by_stage' is of moe_rs with bfloat16 or float16 tensors: leave algorithm= out"
+        )
+    check_schedule(what, schedule, moe_rs_by_stage_program if algorithm == "by_stage" else moe_rs_program)
     check_tile(what, plan, schedule, scales[0] is not None)
     return len(plan.route_row) // group.num_ranks
 
@@ -413,24 +316,16 @@ def product_and_sums(
     rows, w = aligned(rows), aligned(w)
     H = w.shape[1]
     chosen = _schedule(group, plan, w, algorithm, schedule)
-    _check_chunks(what, H, chosen)
     y = torch.empty(plan.max_rows, H, dtype=out.dtype, device=rows.device)
-    moe_rs_program(
-        rows,
-        w.view(-1, w.shape[2]),
-        y,
-        out,
-        plan.route_row,
-        plan.route_weight,
-        plan.tiles,
-        plan.num_tiles,
-        *(None if scale is None else aligned(scale) for scale in scales),
-        capacity_for(len(out)),
-        num_ranks=group.num_ranks,
-        top_k=plan.route_row.shape[1],
-        to_all=to_all,
-        **chosen,
-    )
+    tables = plan.route_row, plan.route_weight, plan.tiles, plan.num_tiles
+    tensors, capacity = (rows, w.view(-1, w.shape[2]), y, out, *tables), capacity_for(len(out))
+    known = {"num_ranks": group.num_ranks, "top_k": plan.route_row.shape[1]}
+    if algorithm == "by_stage":
+        moe_rs_by_stage_program(*tensors, capacity, **known, **chosen)
+        return out
+    _check_chunks(what, H, chosen)
+    scales = tuple(None if scale is None else aligned(scale) for scale in scales)
+    moe_rs_program(*tensors, *scales, capacity, to_all=to_all, **known, **chosen)
     return out
 
 
@@ -459,8 +354,10 @@ def moe_rs(
         out: ``[tokens, H]``, written if given.
         group: the ranks; default the current group. One node.
         algorithm: ``"beside"``: chunks of columns are added next to the product; ``"after"``: all when it is done;
-            instead of the one that is chosen by size.
-        schedule: keyword-only arguments of :func:`moe_rs_program`, instead of those that would be chosen.
+            ``"by_stage"``: other ranks' tokens, which come first in the product, next to it, the own ones when it is
+            done; instead of the one that is chosen by size.
+        schedule: keyword-only arguments of :func:`moe_rs_program`, instead of those that would be chosen; of
+            :func:`moe_rs_by_stage_program` for ``"by_stage"``.
 
     Returns ``[tokens, H]``, as many as the plan is for. A rank adds a token's rows by weight in fp32, in order of its
     routes, and rounds once; the ranks' sums are added in fp32, in their order. Collective over the group. Raises
@@ -497,4 +394,7 @@ def moe_rs_rows(
         dtype = rows.dtype if scale_rows is None else torch.bfloat16
         out = result("moe_rs", (tokens, w.shape[1]), rows, out, dtype, rows=rows, w=w)
         algorithm, schedule = tuned_for_plan("moe_rs", group, plan, num_experts, algorithm, schedule, w)
+        if algorithm is None and not schedule and num_experts and scale_rows is None and not group.small_shapes:
+            average = plan.route_row.numel() // num_experts
+            algorithm = "by_stage" if _hides_sums(group.num_ranks, plan.block_m, average) else None
         return product_and_sums("moe_rs", group, rows, w, plan, scales, out, algorithm, schedule, to_all=False)

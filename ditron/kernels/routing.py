@@ -53,11 +53,11 @@ class Sizes:
 
     @classmethod
     def of(cls, ranks: int, tokens: int, top_k: int, experts: int, at_once: bool, places: int) -> Sizes:
-        """With so many ``places`` in a segment, if not ``at_once``."""
+        """With so many ``places`` in a segment, or ``at_once`` no fewer."""
         E = max(16, triton.next_power_of_2(experts))
         TK = triton.next_power_of_2(top_k)
         if at_once:
-            C = max(32, triton.next_power_of_2(tokens) * TK)
+            C = max(places, triton.next_power_of_2(tokens) * TK)
             return cls(ranks, tokens, top_k, experts, C, E, True, min(E, 128), 4)
         return cls(ranks, tokens, top_k, experts, max(places, TK), E, False, min(E, 128), 8)
 

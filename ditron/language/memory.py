@@ -39,7 +39,8 @@ def ld(ptr, scope="gpu", semantic="relaxed", _semantic=None):
         scope: who writes there: programs of this ``"gpu"``, of this ``"node"``, or of the ``"world"``.
         semantic: ``"relaxed"`` or ``"acquire"``.
 
-    Returns the element, or a tensor of the pointers' shape.
+    Returns the element, or a tensor of the pointers' shape. On GPUs several threads load an element of a tensor that
+    has fewer elements than a program has threads, and may see different values while it is written.
     """
     pointer("ld", ptr, "ptr", tensors=True)
     return emit(

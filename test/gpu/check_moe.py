@@ -196,6 +196,7 @@ def cases(small: bool) -> Iterator[tuple[str, Callable[[], Calls]]]:
 
     for parallel in ("ep", "tp"):
         yield f"moe_plan {parallel} at once", partial(Tables, 20 if small else 500, parallel, {"at_once": True})
+        yield f"moe_plan {parallel} at once, few", partial(Tables, 20, parallel, {"at_once": True})
         yield f"moe_plan {parallel} by segments", partial(Tables, 40 if small else 3000, parallel, {"at_once": False})
         for what in ("moe_rs", "moe_ar"):
             yield f"{what} {parallel} few", second(what, 20, 16 if small else 32)
@@ -209,6 +210,8 @@ def cases(small: bool) -> Iterator[tuple[str, Callable[[], Calls]]]:
             yield f"moe_rs {parallel} 128", second("moe_rs", 1000, 128)
             yield f"moe_rs {parallel} chunks of a tile", second("moe_rs", 777, 128, chunk_tiles=1)
             yield f"moe_rs {parallel} one by one", second("moe_rs", 500, 128, algorithm="after")
+            yield f"moe_rs {parallel} by stage", second("moe_rs", 1000, 128, algorithm="by_stage")
+            yield f"moe_rs {parallel} by stage, few", second("moe_rs", 20, 32, algorithm="by_stage")
         yield f"ep_moe {parallel}", partial(Layer, 20 if small else 700, parallel, H, K)
         if not small:
             yield f"ep_moe {parallel} many", partial(Layer, 3000, parallel, 2048, 768)

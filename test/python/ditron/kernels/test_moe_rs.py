@@ -28,9 +28,11 @@ class Problem:
         self.w = integers(ranks, self.own, H, K)
         self.weights = 2.0 ** torch.randint(-2, 2, (ranks, tokens, top_k), generator=generator)
 
+    groups = None  # of stages
+
     def plan(self, ids):
-        rank = ditron.rank()
-        return kernels.moe_plan(ids[rank], self.weights[rank], num_experts=self.experts, parallel=self.parallel)
+        rank, options = ditron.rank(), {"parallel": self.parallel, "stage_groups": self.groups}
+        return kernels.moe_plan(ids[rank], self.weights[rank], num_experts=self.experts, **options)
 
     def rows(self, plan):
         """Of this rank, with nothing that counts between and behind the experts' rows."""
@@ -97,15 +99,47 @@ def test_schedules(schedule, options):
     run(main, ranks=2, **options)
 
 
+@pytest.mark.parametrize("options", [dict(races=True), dict(weak=True), dict(races=True, graphs=True)])
+@pytest.mark.parametrize(
+    "ranks, groups, schedule",
+    [(1, 1, {}), (2, 2, {}), (2, 1, dict(programs=1)), (4, 4, dict(beside=1)), (4, 2, dict(splits=3, programs=5))],
+)
+def test_by_stage(ranks, groups, schedule, options):
+    """Plans with as many groups of stages as ranks, and with fewer, which only hide less."""
+    problem = Problem(ranks, 20, 2, 4, "ep")
+    problem.groups = groups
+
+    def main():
+        for call in range(3):
+            problem.check(drawn(ranks, 20, 2, 4, seed=call), ("moe_rs",), algorithm="by_stage", **schedule)
+
+    run(main, ranks=ranks, **options)
+
+
 @pytest.mark.parametrize("parallel", ["ep", "tp"])
-def test_in_any_order(parallel):
+@pytest.mark.parametrize("ranks", [2, 4])
+def test_by_stage_corpus(ranks, parallel):
+    problem = Problem(ranks, 24, 3, 4, parallel)
+    problem.groups = ranks
+
+    def main():
+        for ids in corpus(ranks, 24, 3, 4).values():
+            problem.check(ids, ("moe_rs",), algorithm="by_stage")
+
+    run(main, ranks=ranks)
+
+
+@pytest.mark.parametrize("algorithm", [None, "by_stage"])
+@pytest.mark.parametrize("parallel", ["ep", "tp"])
+def test_in_any_order(parallel, algorithm):
     """Calls with other routes follow each other, however programs and ranks take turns."""
     problem = Problem(3, 12, 2, 6, parallel, H=40)
+    problem.groups = 3
     routes = [drawn(3, 12, 2, 6, seed=1), torch.full((3, 12, 2), -1, dtype=torch.int32), drawn(3, 12, 2, 6, seed=2)]
 
     def main():
         for ids in routes:
-            problem.check(ids, ("moe_rs",))
+            problem.check(ids, ("moe_rs",), algorithm=algorithm)
 
     for seed in range(20):
         run(main, ranks=3, seed=seed)
@@ -225,7 +259,7 @@ def layer(w13=(2, 64, 48), w2=(2, 48, 32), **options):
         ),
         (lambda: moe_rs(pieces=2), "unknown argument 'pieces': a schedule has block, programs, chunk_tiles"),
         (lambda: moe_rs(swap_ab=1), "swap_ab must be True or False, got 1"),
-        (lambda: moe_rs(algorithm="during"), "unknown algorithm 'during': expected 'beside' or 'after'"),
+        (lambda: moe_rs(algorithm="during"), "unknown algorithm 'during': expected 'beside', 'after' or 'by_stage'"),
         (lambda: moe_rs(block=(32, 32, 32)), "block=.32, 32, 32. has 32 rows, and a tile of the plan 64: make it with"),
         (lambda: moe_rs(sums=(8, 64)), "a chunk has 32 columns: expected sums of a divisor of them, got 64"),
         (lambda: moe_rs(out=torch.zeros(5, 48).half()), "out must be contiguous, of shape .4, 48."),
@@ -272,12 +306,35 @@ def test_tokens_of_some_ranks():
     run(main, ranks=2)
 
 
+def findings_of(program, module, line, instead, tmp_path, monkeypatch):
+    """The checker's, of a program of a module that has another line."""
+    names = ("combine", "moe_rs_kernels", "moe_rs_stages", "moe_rs")
+    sources = {
+        name: Path(sys.modules[f"ditron.kernels.{name}"].__file__).read_text().replace("@torch_operator()\n", "")
+        for name in names
+    }
+    assert line in sources[module]
+    sources[module] = sources[module].replace(line, instead)
+    for name, source in sources.items():
+        for other in names:
+            source = source.replace(f"ditron.kernels.{other} ", f"mutated_{other} ")
+        (tmp_path / f"mutated_{name}.py").write_text(source)
+        monkeypatch.delitem(sys.modules, f"mutated_{name}", raising=False)
+    monkeypatch.syspath_prepend(tmp_path)
+    return check_program(getattr(importlib.import_module("mutated_moe_rs"), program)).findings
+
+
 @pytest.mark.parametrize(
     "module, line, instead, kind",
     [
-        ("moe_rs", "    dl.wait(done_ptr, RANKS - 1, epoch)\n", "", "reuse"),
-        ("moe_rs", "dl.wait(done_ptr, RANKS - 1, epoch)", "dl.wait(done_ptr, RANKS - 1, epoch - 1)", "reuse"),
-        ("moe_rs", "count_tile(counts_ptr, tile - PROGRAMS,", "count_tile(counts_ptr, tile,", "never-signalled"),
+        ("moe_rs_kernels", "    dl.wait(done_ptr, RANKS - 1, epoch)\n", "", "reuse"),
+        ("moe_rs_kernels", "dl.wait(done_ptr, RANKS - 1, epoch)", "dl.wait(done_ptr, RANKS - 1, epoch - 1)", "reuse"),
+        (
+            "moe_rs_kernels",
+            "count_tile(counts_ptr, tile - PROGRAMS,",
+            "count_tile(counts_ptr, tile,",
+            "never-signalled",
+        ),
         ("combine", "dl.wait(sent_ptr, RANKS - 1, epoch)", "dl.wait(sent_ptr, (RANKS - 1) // 2, epoch)", "unordered"),
         ("combine", "CHUNK + 1 - tiles_m * columns, 1)", "CHUNK + 2 - tiles_m * columns, 1)", "too-early"),
         ("combine", 'share, op="add", scope="gpu")', 'share, op="set", scope="gpu")', "count"),
@@ -289,8 +346,8 @@ def test_tokens_of_some_ranks():
         ),
         (
             "combine",
-            "            if worker < items:\n                dl",
-            "            if worker < 0:\n                dl",
+            "    if worker < items:\n        dl.notify",
+            "    if worker < 0:\n        dl.notify",
             "never-signalled",
         ),
     ],
@@ -299,15 +356,29 @@ def test_what_the_checker_finds(module, line, instead, kind, tmp_path, monkeypat
     """No credit, or that of the call before; tiles that are not counted; a sender not waited for; a chunk that is done a
     tile early; counts that are set; nobody told, of moe_ar and of moe_rs.
     """
-    sources = {
-        name: Path(sys.modules[f"ditron.kernels.{name}"].__file__).read_text().replace("@torch_operator()\n", "")
-        for name in ("combine", "moe_rs")
-    }
-    assert line in sources[module]
-    sources[module] = sources[module].replace(line, instead)
-    for name, source in sources.items():
-        (tmp_path / f"mutated_{name}.py").write_text(source.replace("ditron.kernels.combine", "mutated_combine"))
-        monkeypatch.delitem(sys.modules, f"mutated_{name}", raising=False)
-    monkeypatch.syspath_prepend(tmp_path)
-    findings = check_program(importlib.import_module("mutated_moe_rs").moe_rs_program).findings
+    findings = findings_of("moe_rs_program", module, line, instead, tmp_path, monkeypatch)
+    assert findings and findings[0].kind == kind
+
+
+@pytest.mark.parametrize(
+    "module, line, instead, kind",
+    [
+        ("moe_rs_stages", "    dl.wait(done_ptr, RANKS - 1, epoch)\n", "", "reuse"),
+        ("moe_rs_stages", "counts_ptr + stage, RANKS - stage, counted", "counts_ptr + stage, 0, counted", "unordered"),
+        ("moe_rs_kernels", "if worker <= last_tile:", "if worker < 0:", "cycle"),
+        ("combine", "CHUNK - rows * tiles_n, op", "CHUNK - rows * tiles_n + 1, op", "too-early"),
+        (
+            "combine",
+            "    if worker < items:\n        dl.notify",
+            "    if worker < 0:\n        dl.notify",
+            "never-signalled",
+        ),
+        ("moe_rs_stages", "sent_ptr + pid % senders * (RANKS - 1)", "sent_ptr", "unordered"),
+    ],
+)
+def test_what_the_checker_finds_by_stage(module, line, instead, kind, tmp_path, monkeypatch):
+    """No credit; rows that nobody waits for; tiles that are not counted; a stage that is done a tile early; nobody told;
+    another sender waited for.
+    """
+    findings = findings_of("moe_rs_by_stage_program", module, line, instead, tmp_path, monkeypatch)
     assert findings and findings[0].kind == kind

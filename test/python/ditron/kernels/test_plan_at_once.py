@@ -1,5 +1,8 @@
 """Plans by one kernel, which sends routes from registers, against plain loops and those by two kernels."""
 
+import math
+import re
+
 import pytest
 import torch
 import triton.language as tl
@@ -8,7 +11,9 @@ from simulated import run
 import ditron
 import ditron.language as dl
 from ditron import kernels
-from ditron.kernels.exchange import receive_words, send_words, word_box
+from ditron._jit.compile import compile
+from ditron.kernels.exchange import WORDS_OF_THREAD, receive_words, send_words, word_box
+from ditron.kernels.plan_at_once import plan_at_once_kernel
 from ditron.kernels.routing import tables_on_host
 
 MACHINES = [{"seed": 1}, {"seed": 2, "races": False, "weak": True}, {"seed": 3, "graphs": True}]
@@ -155,3 +160,26 @@ def test_a_word_that_does_not_come_is_a_deadlock():
 
     with pytest.raises(ditron.DeadlockError):
         run(main, ranks=2)
+
+
+@pytest.mark.parametrize("ranks, top_k, warps", [(2, 8, 8), (2, 1, 8), (4, 2, 4), (8, 8, 8)])
+def test_no_word_is_polled_by_two_threads(ranks, top_k, warps):
+    """Of two threads with the same element only one is asked whether its word is there (few tokens, GPUs)."""
+    places = 32 * warps * WORDS_OF_THREAD
+    words = (
+        "topk_ids *i64, topk_weights *fp32, map *i32, weights *fp32, errors *i32, pair_boxes *i64, weight_boxes *i64"
+    )
+    signature = {f"{name}_ptr": kind for name, kind in map(str.split, words.split(", "))}
+    tables = "row_slot row_route route_row tiles num_tiles expert_rows".split()
+    signature |= {f"{name}_ptr": "*i32" for name in tables}
+    signature |= dict.fromkeys("tokens known num_experts first_expert experts most".split(), "i32") | {"epoch": "i64"}
+    constants = {"E": 64, "C": places, "TK": top_k, "TOP_K": top_k, "SLICE": 32, "BLOCK_M": 16, "RANKS": ranks}
+    constants |= {"GROUPS": 1, "FIELDS": 6, "PLACED": 64, "MAKERS": 4, "HAS_WEIGHTS": True, "HAS_MAP": False}
+    compiled = compile(plan_at_once_kernel, signature, constants, target="cuda:90", options={"num_warps": warps})
+    text = compiled.asm["ttgir"]
+    layouts = dict(re.findall(r"^#(blocked\d*) = #ttg.blocked<\{(.*)\}>", text, re.MULTILINE))
+    polled = re.findall(r"ditron_ld_b64\"\} : \(tensor<(\d+)x!tt.ptr<i64>, #(\w+)>", text)
+    assert len(polled) == 4  # of experts and of weights, before and in the loop
+    for elements, layout in polled:
+        sizes = re.findall(r"(?:sizePerThread|threadsPerWarp|warpsPerCTA) = \[(\d+)\]", layouts[layout])
+        assert len(sizes) == 3 and math.prod(map(int, sizes)) <= int(elements)

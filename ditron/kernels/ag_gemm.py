@@ -307,7 +307,7 @@ def ag_gemm(
         tensors = (a, b, b if bias is None else aligned(bias), out, gathered if keep else a)
         known = {"b_is_kn": b_is_kn, "has_bias": bias is not None, "keep": keep}
         if algorithm == "by_rank":
-            flat = (None, None) if scales is None else (scales.a, scales.b)
+            flat = (None, None) if scales is None else scales.for_products()
             kinds = {} if scales is None else scales.constants()
             run_alone(ag_gemm_by_rank_program, *tensors, *flat, capacity_for(rows), **known, **kinds, **schedule)
             return out

@@ -236,10 +236,10 @@ def sum_chunk(
     Each rank is sent the sums of its ``tokens``, or with ``ALL`` those of all tokens, and a signal; ``out`` is this
     rank's sums plus those that the others have sent, in fp32 and in rank order.
     """
-    own = dl.rank()
-    own_box_ptr = inbox_ptr + own.to(tl.int64) * capacity * H
-    items = tl.cdiv(tokens, TB) * splits
     if ALL:
+        own = dl.rank()
+        own_box_ptr = inbox_ptr + own.to(tl.int64) * capacity * H
+        items = tl.cdiv(tokens, TB) * splits
         for item in range(worker, items, workers):
             token, exists, first, last = sum_item(item, splits, tokens, begin, end, TB, CB)
             rows, weights = routes_of(route_row_ptr, route_weight_ptr, token, exists, TOP_K)

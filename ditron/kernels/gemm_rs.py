@@ -382,7 +382,7 @@ def gemm_rs(
         if algorithm == "by_rank":
             if (block := schedule.get("block", 1)) & (block - 1):
                 raise DitronError(f"gemm_rs: with algorithm='by_rank', block must be a power of two, got {block}")
-            of_scales = (None, None) if scales is None else (scales.a, scales.b)
+            of_scales = (None, None) if scales is None else scales.for_products()
             known = {"b_is_kn": b_is_kn} | ({} if scales is None else scales.constants())
             run_alone(gemm_rs_by_rank_program, a, b, out, *of_scales, capacity_for(rows), **known, **schedule)
             return out

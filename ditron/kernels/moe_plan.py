@@ -26,8 +26,8 @@ __all__ = ["moe_plan", "moe_plan_tables", "plan_shape"]
 _IDS = (torch.int16, torch.int32, torch.int64)
 _WEIGHTS = (torch.float32, torch.bfloat16, torch.float16)
 
-#: Up to so many routes of a rank, of so many ranks, one kernel makes the plan.
-ROUTES_AT_ONCE, RANKS_AT_ONCE = 2048, 8
+#: Up to so many routes of a rank, of so many ranks, one kernel makes the plan, if its counts fit shared memory.
+ROUTES_AT_ONCE, RANKS_AT_ONCE, COUNTS_AT_ONCE = 2048, 8, 1 << 14
 
 #: Of a segment otherwise.
 PLACES = 1024
@@ -145,7 +145,7 @@ def moe_plan_tables(
         plan = empty_plan(sizes, block_m, weights, rows)
         ids = aligned(topk_ids)
         if group.is_sim and not group.small_shapes:
-            _fill_on_host(plan, group, ids, expert_map, num_experts, is_tp)
+            _fill_on_host(plan, group, ids, expert_map, num_experts, is_tp, min(stage_groups, ranks))
             plan.check()
             return plan.tables
         if len(group.nodes) == 1:
@@ -181,11 +181,14 @@ def moe_plan_tables(
 
 def _sizes(group: Group, tokens: int, top_k: int, experts: int, schedule: dict[str, Any]) -> Sizes:
     """As ``schedule`` says, or as was measured (docs/results/moe.md)."""
-    at_once = schedule.get("at_once")
+    at_once, TK = schedule.get("at_once"), triton.next_power_of_2(top_k)
     if at_once is None:
         at_once = len(group.nodes) == 1 and group.num_ranks <= RANKS_AT_ONCE
-        at_once &= tokens * top_k <= (64 if group.small_shapes else ROUTES_AT_ONCE)
-    TK = triton.next_power_of_2(top_k)
+        at_once &= triton.next_power_of_2(tokens) * TK <= (64 if group.small_shapes else ROUTES_AT_ONCE)
+        at_once &= triton.next_power_of_2(group.num_ranks) * triton.next_power_of_2(experts) <= COUNTS_AT_ONCE
+    for name in ("placed_routes", "slice_tokens"):
+        if (value := schedule.get(name, 1)) & (value - 1):
+            raise DitronError(f"moe_plan: {name} must be a power of two, got {value}")
     if at_once:
         warps = schedule.get("num_warps", moe_plan_program.constants["num_warps"])
         threads = warps * (64 if torch.version.hip else 32)
@@ -198,7 +201,13 @@ def _sizes(group: Group, tokens: int, top_k: int, experts: int, schedule: dict[s
 
 
 def _fill_on_host(
-    plan: Plan, group: Group, ids: torch.Tensor, expert_map: torch.Tensor | None, num_experts: int, is_tp: bool
+    plan: Plan,
+    group: Group,
+    ids: torch.Tensor,
+    expert_map: torch.Tensor | None,
+    num_experts: int,
+    is_tp: bool,
+    stage_groups: int,
 ) -> None:
     """Make the tables where kernels compute no floating-point data, by which counts are added: in no time."""
     ids, wrong, repeated = checked_routes(ids.long(), expert_map, num_experts)
@@ -206,7 +215,7 @@ def _fill_on_host(
     routes = tuple(group.all_gather_object(ids.long().contiguous().numpy().tobytes()))
     first = 0 if is_tp else group.rank * num_experts // group.num_ranks
     behind = num_experts if is_tp else (group.rank + 1) * num_experts // group.num_ranks
-    found = _tables_of(routes, ids.shape[1], group.rank, first, behind - first, plan.block_m)
+    found = _tables_of(routes, ids.shape[1], group.rank, first, behind - first, plan.block_m, stage_groups)
     plan.expert_rows.fill_(int(found.expert_rows[-1]))
     for table, made in zip(plan.tables, found.tables, strict=True):
         table[: len(made)] = made
@@ -214,9 +223,11 @@ def _fill_on_host(
 
 
 @functools.lru_cache(maxsize=64)  # an operator's schedules are predicted with the same routes, on each rank
-def _tables_of(routes: tuple[bytes, ...], top_k: int, rank: int, first: int, experts: int, block_m: int) -> Plan:
+def _tables_of(
+    routes: tuple[bytes, ...], top_k: int, rank: int, first: int, experts: int, block_m: int, groups: int
+) -> Plan:
     ids = torch.stack([torch.frombuffer(bytearray(of_rank), dtype=torch.int64) for of_rank in routes])
-    return tables_on_host(ids.view(len(routes), -1, top_k), rank, first, experts, block_m)
+    return tables_on_host(ids.view(len(routes), -1, top_k), rank, first, experts, block_m, groups)
 
 
 def plan_shape(

@@ -232,7 +232,7 @@ def _schedule(group: Group, plan: Plan, w: torch.Tensor, algorithm: str | None, 
 def _rule(problem: Problem) -> Rule:
     tiles = block_of_experts(problem)
     rows, columns, _ = tiles["block"]
-    if _hides_sums(problem.ranks, rows, problem.rows_of_expert):
+    if problem.itemsize > 1 and _hides_sums(problem.ranks, rows, problem.rows_of_expert):
         why = f"an expert has {problem.rows_of_expert} rows on average: tiles are in groups by stage, and hide sums"
         return Rule({"algorithm": "by_stage"} | tiles, why)
     algorithm = _algorithm(rows, problem.K)
@@ -251,7 +251,7 @@ def moe_rs_candidates(problem: Problem) -> Iterator[Options]:
     after = {"algorithm": "after"} | tiles | _sums("after", rows, problem.N, columns)
     beside = {"algorithm": "beside"} | tiles | _sums("beside", rows, problem.N, columns)
     yield from (after, beside)
-    if problem.ranks > 1 and rows >= 128:
+    if problem.ranks > 1 and rows >= 128 and problem.itemsize > 1:
         by_stage = {"algorithm": "by_stage"} | tiles
         yield from (by_stage, by_stage | {"splits": 1}, by_stage | {"splits": 8})
     yield from (beside | {"chunk_tiles": wide // columns} for wide in (1024, 4096) if wide < problem.N)
@@ -281,7 +281,8 @@ def sum_operands(
             f"{plan.experts}"
         )
     if algorithm not in (None, "beside", "after", "by_stage"):
-        raise DitronError(f"{what}: unknown algorithm {algorithm!r}: expected 'beside', 'after' or 'by_stage'")
+        known = "'beside', 'after' or 'by_stage'" if what == "moe_rs" else "'beside' or 'after'"
+        raise DitronError(f"{what}: unknown algorithm {algorithm!r}: expected {known}")
     if algorithm == "by_stage" and (what != "moe_rs" or scales[0] is not None):
         raise DitronError(
             f"{what}: algorithm='by_stage' is of moe_rs with bfloat16 or float16 tensors: leave algorithm= out"

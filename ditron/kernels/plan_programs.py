@@ -34,6 +34,9 @@ from ditron.kernels.routing_kernels import (
 
 __all__ = ["EXAMPLE", "Segments", "moe_plan_program", "sample_of"]
 
+#: Programs that send, for all of which those that take wait: they have to fit the GPU at one time.
+MOST_SENDERS = 64
+
 
 @ditron.jit(do_not_specialize=["epoch"])
 def exchange_routes_kernel(
@@ -296,8 +299,8 @@ class Segments:
         """Of a rank's one segment, those whose experts each of ``senders`` sends until none are left. If no number is
         ``wanted``: with fewer words than ``threads`` some would be stored by several (:func:`send_words`).
         """
-        wanted = wanted or threads // self.pairs_of_token
-        enough = max(dh.cdiv(self.tokens_of_segment, senders), wanted)
+        wanted = wanted or max(1, threads // self.pairs_of_token)
+        enough = max(-(-self.tokens_of_segment // min(senders, MOST_SENDERS)), wanted)
         return min(triton.next_power_of_2(enough), self.tokens_of_segment)
 
     def ids(self) -> Any:

@@ -56,6 +56,10 @@ class Scales:
         """Flat, as kernels read them: block scales of A with those of one column of blocks together."""
         return aligned(self.a.t()).view(-1), aligned(self.b).view(-1)
 
+    def for_products(self) -> tuple[torch.Tensor, torch.Tensor]:
+        """As programs with a library's products take them: dense, and with the same alignment on every rank."""
+        return aligned(self.a), aligned(self.b)
+
     def constants(self) -> dict[str, Any]:
         """Keyword arguments of a program."""
         return {"scale_a_kind": self.kind_a, "scale_b_kind": self.kind_b, "use_fast_accum": self.use_fast_accum}
@@ -197,11 +201,12 @@ def tiles_of(what: str, scales: Scales, given: dict[str, Any]) -> dict[str, Any]
 
 
 def has_product(a: torch.Tensor, b: torch.Tensor, scales: Scales) -> bool:
-    """Whether torch has a product of such operands on their device."""
+    """Whether torch has a product of such operands, of that result's dtype, on their device."""
     if not a.is_cuda or a.shape[1] % 16 or len(b) % 16:
         return False
     if scales.kind_a == "block":
         whole = a.shape[1] % (4 * SCALE_BLOCK) == 0 and len(b) % SCALE_BLOCK == 0
+        whole &= scales.out_dtype == torch.bfloat16
         return whole and a.dtype == torch.float8_e4m3fn and torch.cuda.get_device_capability(a.device)[0] == 9
     return a.dtype == torch.float8_e4m3fn or a.dtype == torch.int8 and len(a) > 16
 
@@ -239,7 +244,7 @@ def scaled_product(
 ) -> torch.Tensor:
     """A times the transpose of B ``[N, K]``, scaled: by torch's products where they take the operands."""
     out = torch.empty(len(a), len(b), dtype=dtype, device=a.device) if out is None else out
-    if not has_product(a, b, scales) or scales.kind_a == "block" and dtype != torch.bfloat16:
+    if not has_product(a, b, scales):
         with torch.autocast(a.device.type, enabled=False):
             return out.copy_(dequantized(a, scales.a, scales.kind_a, 1) @ dequantized(b, scales.b, scales.kind_b).t())
     if a.dtype == torch.int8:

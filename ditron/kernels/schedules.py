@@ -298,8 +298,10 @@ def product_rule(problem: Problem, most_pieces: int) -> Rule:
         return Rule(below, "fp32, or rows that are no multiple of 16 bytes: TMA reaches no tiles")
     numbers = f"a rank sends {sent / 2**20:.1f} MB, and overlapping pays from {OVERLAPPED_BYTES / 2**20:.0f} MB on"
     if sent < OVERLAPPED_BYTES:
-        by_rank = f", by products for each rank's rows from {BY_RANK_BYTES * (problem.ranks - 1) / 2**20:.0f} MB on"
-        return Rule(below, numbers + ("" if problem.operator == "gemm_ar" else by_rank))
+        least = BY_RANK_BYTES * (problem.ranks - 1)
+        by_rank = f", by products for each rank's rows from {least / 2**20:.0f} MB on"
+        has_both = problem.operator != "gemm_ar" and least < OVERLAPPED_BYTES
+        return Rule(below, numbers + (by_rank if has_both else ""))
     if problem.operator == "gemm_ar":
         return Rule({"algorithm": "overlapped"}, numbers)
     return Rule(_tiled(problem, TILE, _most_pieces(problem.rows, most_pieces)), numbers)

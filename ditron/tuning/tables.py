@@ -58,7 +58,7 @@ def machine_name(gpu: str) -> str:
     How much memory of which kind is left out: a GPU that has more is another one by its name.
     """
     words = gpu.lower().removeprefix("nvidia ").split()
-    return "-".join(word for word in words if not re.fullmatch(r"\d+gb|hbm\w*", word)) or "gpu"
+    return "-".join(word for word in words if not re.fullmatch(r"\d+gb|hbm3\w*", word)) or "gpu"
 
 
 @dataclass

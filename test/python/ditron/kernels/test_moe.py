@@ -393,6 +393,10 @@ def test_ag_moe_in_any_order(algorithm):
             "slice_tokens, num_warps, place_warps, protocol",
         ),
         (
+            lambda: kernels.moe_plan(torch.zeros(4, 2, dtype=torch.int32), num_experts=4, placed_routes=48),
+            "placed_routes must be a power of two, got 48",
+        ),
+        (
             lambda: kernels.moe_plan(torch.zeros(4, 2, dtype=torch.int32), num_experts=4, at_once=False, places=512),
             "a segment has at most 128 tokens, got places=512 for top_k 2",
         ),

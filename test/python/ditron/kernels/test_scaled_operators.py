@@ -111,6 +111,25 @@ def test_each_call_gathers_its_own_scales(kind, algorithm):
     run(main, ranks=ranks)
 
 
+@pytest.mark.parametrize("kind", ["tensor", "row", "block"])
+def test_scales_as_parts_of_others(kind):
+    """Which begin elsewhere on each rank, in rows as long as those of all ranks, or are column by column."""
+    problem, ranks, rows = Problem(3, 39, 32, 256, kinds=(kind, kind)), 3, 39
+
+    def main(rank):
+        of_a, of_b = problem.scale_a[rank], problem.scale_b[rank]
+        for scale in (
+            of_a.t().contiguous().t(),
+            torch.cat([torch.ones(rank), of_a.reshape(-1)])[rank:].view(of_a.shape),
+        ):
+            got = kernels.ag_gemm(problem.a[rank], problem.b[rank], scale_a=scale, scale_b=of_b, algorithm="by_rank")
+            problem.assert_gathered(got, rank)
+            got = kernels.gemm_rs(problem.a[rank], problem.b[rank], scale_a=scale, scale_b=of_b, algorithm="by_rank")
+            problem.assert_summed(got, slice(rank * rows // ranks, (rank + 1) * rows // ranks))
+
+    run(main, ranks=ranks)
+
+
 @pytest.mark.parametrize("algorithm", ["overlapped", "by_rank", "sequential"])
 @pytest.mark.parametrize("out_dtype", [torch.bfloat16, torch.float16, torch.float32])
 def test_bias_gathered_and_out(out_dtype, algorithm):

@@ -158,7 +158,7 @@ def test_a_skew_takes_longer():
 
 def test_explain_of_a_skew(capsys):
     """Of the schedule that calls take, which do not know the routes."""
-    asked = ["explain", "ag_moe", "4096", "256", "512", "8", "2", "--machine", "h200x2", "--json", "--routing"]
+    asked = ["explain", "ag_moe", "4096", "2048", "512", "8", "2", "--machine", "h200x2", "--json", "--routing"]
     answers = []
     for routing in ("uniform", "onehot"):
         assert main([*asked, routing]) == 0

@@ -307,9 +307,9 @@ def ag_gemm(
         tensors = (a, b, b if bias is None else aligned(bias), out, gathered if keep else a)
         known = {"b_is_kn": b_is_kn, "has_bias": bias is not None, "keep": keep}
         if algorithm == "by_rank":
-            flat = (None, None) if scales is None else scales.for_products()
+            of_scales = (None, None) if scales is None else scales.for_products()
             kinds = {} if scales is None else scales.constants()
-            run_alone(ag_gemm_by_rank_program, *tensors, *flat, capacity_for(rows), **known, **kinds, **schedule)
+            run_alone(ag_gemm_by_rank_program, *tensors, *of_scales, capacity_for(rows), **known, **kinds, **schedule)
             return out
         if overlaps("ag_gemm", group, algorithm, nbytes, a, b, out, scales=scales):
             chosen = schedule_for("ag_gemm", group, rows, 2, schedule, whole_pieces=False, scales=scales)

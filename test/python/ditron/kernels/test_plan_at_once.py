@@ -2,6 +2,7 @@
 
 import math
 import re
+from types import SimpleNamespace
 
 import pytest
 import torch
@@ -13,6 +14,7 @@ import ditron.language as dl
 from ditron import kernels
 from ditron._jit.compile import compile
 from ditron.kernels.exchange import WORDS_OF_THREAD, receive_words, send_words, word_box
+from ditron.kernels.moe_plan import _sizes
 from ditron.kernels.plan_at_once import plan_at_once_kernel
 from ditron.kernels.routing import tables_on_host
 
@@ -183,3 +185,13 @@ def test_no_word_is_polled_by_two_threads(ranks, top_k, warps):
     for elements, layout in polled:
         sizes = re.findall(r"(?:sizePerThread|threadsPerWarp|warpsPerCTA) = \[(\d+)\]", layouts[layout])
         assert len(sizes) == 3 and math.prod(map(int, sizes)) <= int(elements)
+
+
+@pytest.mark.parametrize("tokens, top_k, warps", [(1, 1, 8), (20, 2, 8), (129, 8, 4), (20, 2, 16)])
+def test_boxes_have_words_for_every_thread(tokens, top_k, warps):
+    """On GPUs, however few tokens there are; on the simulator, whose programs have no threads, tests stay small."""
+    gpu = SimpleNamespace(is_sim=False, small_shapes=False, nodes=[0], num_ranks=2)
+    sizes = _sizes(gpu, tokens, top_k, 16, {"num_warps": warps})
+    assert sizes.at_once and sizes.segments == 1 and sizes.C >= 32 * warps * WORDS_OF_THREAD
+    few = _sizes(SimpleNamespace(is_sim=True, small_shapes=True, nodes=[0], num_ranks=2), 3, 1, 16, {})
+    assert few.at_once and few.C == 32

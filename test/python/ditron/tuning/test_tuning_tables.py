@@ -1,13 +1,17 @@
 """Tables of measured choices: their files, which are ignored, which entry a problem gets, and which candidate."""
 
+import itertools
 import json
 import logging
 from dataclasses import replace
+from types import SimpleNamespace
 
 import pytest
+import torch
 
 from ditron import kernels
 from ditron._program.execute import executable
+from ditron.kernels.schedules import goes_by_rank, product_rule, sent_bytes
 from ditron.tuning import compile_ahead, tables
 from ditron.tuning.bench import call_of, operands
 from ditron.tuning.lookup import GroupChoices
@@ -347,3 +351,23 @@ def is_offered(asked, options):
     space = space_of(asked, 132)
     searched = space is not None and options["algorithm"] == space.algorithm
     return options in candidates_of(asked) or searched and space.is_valid(space.complete(options))
+
+
+@pytest.mark.parametrize("operator", ["ag_gemm", "gemm_rs"])
+@pytest.mark.parametrize("dtype", ["bf16", "fp32"])
+@pytest.mark.parametrize("ranks", [1, 2, 4, 8])
+def test_calls_go_by_rank_where_the_rule_says_so(ranks, dtype, operator):
+    """What is explained without a table is what runs: below and above all limits, with rows that TMA reaches or not."""
+    group = SimpleNamespace(small_shapes=False, has_tma=True, num_ranks=ranks)
+    of, seen = {"bf16": torch.bfloat16, "fp32": torch.float32}[dtype], set()
+    for rows, N, K in itertools.product((64, 128, 512, 2048), (1024, 4096, 4100), (1024, 4096, 16384)):
+        own, whole = (rows, K), (ranks * rows, N)
+        if operator == "gemm_rs":
+            own, whole = (rows, N), (ranks * rows, K)
+        part, every, weight = (torch.empty(shape, dtype=of, device="meta") for shape in (own, whole, (N, K)))
+        a, out = (part, every) if operator == "ag_gemm" else (every, part)
+        runs = goes_by_rank(group, rows, sent_bytes(group, part), a, weight, out, None)
+        rule = product_rule(Problem(operator, dtype, ranks, rows, N, K), 2)
+        assert runs == (rule.options["algorithm"] == "by_rank"), (rows, N, K)
+        seen.add(runs)
+    assert seen == ({False} if ranks == 1 else {False, True})

@@ -88,7 +88,7 @@ def add_tune(commands) -> None:
         "--top",
         type=_positive(int),
         metavar="K",
-        help="measure the rule's choice and the K others that are predicted to be fastest (default: all, those first)",
+        help="measure the rule's choice and the K others that are predicted to be fastest (default: all)",
     )
     parser.add_argument(
         "--search",

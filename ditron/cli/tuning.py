@@ -77,17 +77,17 @@ def _tune(args: argparse.Namespace, problems: list[Problem], ranks: int, say: Ca
 def _ordered(
     args: argparse.Namespace, declared: list[tuple[Problem, list[Options]]], machine: str, say: Callable[[str], None]
 ) -> list[tuple[Problem, list[Options]]]:
-    """Candidates by predicted time, those that were asked for; as they are where no file describes the machine."""
+    """Those that ``--top`` and ``--search`` ask for, by predicted time; without them all, as they are declared."""
     from ditron.tuning.floors import machine_of
     from ditron.tuning.order import ordered, predicted
 
+    if not args.top and not args.search:
+        return declared
     described = machine_of(machine, declared[0][0].ranks)
     if described is None:
-        if args.top or args.search:
-            option = "--top" if args.top else "--search"
-            raise UsageError(f"{option} needs predictions, and no file in ditron/machines describes {machine}")
-        return declared
-    top = args.top or (_TOP_OF_SEARCH if args.search else None)
+        option = "--top" if args.top else "--search"
+        raise UsageError(f"{option} needs predictions, and no file in ditron/machines describes {machine}")
+    top = args.top or _TOP_OF_SEARCH
     timed = predicted(declared, described, args.search or 0, args.seed, say=say)
     return [
         (problem, ordered(candidates, times, top)) for (problem, candidates), times in zip(declared, timed, strict=True)

@@ -102,6 +102,7 @@ def memory() -> float:
 def main() -> int:
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
     parser.add_argument("--calls", type=int, default=10000)
+    parser.add_argument("--seconds", type=float, default=float("inf"), help="end with fewer calls after so long")
     parser.add_argument("--seed", type=int, default=0)
     parser.add_argument("--small", action="store_true", help="sizes for the simulator")
     parser.add_argument("--limit", type=int, default=60, help="seconds without progress on a GPU")
@@ -110,10 +111,13 @@ def main() -> int:
         torch.cuda.set_device(int(os.environ["LOCAL_RANK"]))
     ditron.init()
     layer = Layer(args.seed, *((24, 32, 32) if args.small else (600, 512, 256)))
-    late, settled, bad = random.Random(1000 + args.seed + layer.rank), 0.0, 0
+    late, settled, bad, done = random.Random(1000 + args.seed + layer.rank), 0.0, 0, 0
     begin = printed = time.perf_counter()
     on_gpu = not ditron.world().is_sim
     for call in range(args.calls):
+        seconds = ditron.all_gather_object(time.perf_counter() - begin)[0] if call % 20 == 0 else 0.0
+        if seconds > args.seconds:
+            break
         if on_gpu:
             faulthandler.dump_traceback_later(args.limit, exit=True)
             if late.random() < 0.1:
@@ -121,8 +125,8 @@ def main() -> int:
         wrong = layer.one()
         if wrong:
             print(f"rank {layer.rank}, call {call}: {wrong} elements are wrong", flush=True)
-        bad += wrong
-        if call == args.calls // 10:
+        bad, done = bad + wrong, call + 1
+        if settled == 0.0 and (done > args.calls // 10 or seconds > args.seconds / 10):
             settled = memory()
         if on_gpu and layer.rank == 0 and time.perf_counter() > printed + 10:
             printed = time.perf_counter()
@@ -130,7 +134,7 @@ def main() -> int:
     ditron.synchronize()
     grown = memory() - settled
     seconds = time.perf_counter() - begin
-    print(f"rank {layer.rank}: {args.calls} calls in {seconds:.0f} s, {bad} wrong, memory {grown:+.1f} MB", flush=True)
+    print(f"rank {layer.rank}: {done} calls in {seconds:.0f} s, {bad} wrong, memory {grown:+.1f} MB", flush=True)
     ditron.finalize()
     return 1 if bad else 0
 

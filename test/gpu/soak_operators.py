@@ -12,6 +12,7 @@ from __future__ import annotations
 import argparse
 import datetime
 import faulthandler
+import itertools
 import os
 import random
 import threading
@@ -123,6 +124,7 @@ class Progress(threading.Thread):
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
     parser.add_argument("--calls", type=int, default=10000)
+    parser.add_argument("--seconds", type=float, default=float("inf"), help="end with fewer calls after so long")
     parser.add_argument("--replays", type=int, default=1000)
     parser.add_argument("--seed", type=int, default=0)
     parser.add_argument("--limit", type=int, default=60, help="seconds without progress")
@@ -136,9 +138,13 @@ def main() -> None:
     progress.start()
     calls, local = Calls(args.seed, device), random.Random(1000 + args.seed + dist.get_rank())
     other, noise = torch.cuda.Stream(), torch.randn(2048, 2048, device=device)
-    bad, used, done = {}, 0, 0
+    bad, used, done, seconds = {}, 0, 0, 0.0
     begin = printed = time.perf_counter()
-    while done < args.calls:
+    for number in itertools.count():
+        if number % 32 == 0:  # otherwise ranks may be out of step
+            seconds = ditron.all_gather_object(time.perf_counter() - begin)[0]
+        if done >= args.calls or seconds > args.seconds:
+            break
         progress.burst()
         burst = [calls.one() for _ in range(calls.draw.randint(1, 8))]
         if local.random() < 0.2:
@@ -153,7 +159,7 @@ def main() -> None:
         count(bad, burst, results)
         done += len(burst)
         torch.cuda.synchronize()
-        if used == 0 and done > args.calls // 10:
+        if used == 0 and (done > args.calls // 10 or seconds > args.seconds / 10):
             used = torch.cuda.mem_get_info()[0]
         if dist.get_rank() == 0 and time.perf_counter() > printed + 10:
             printed = time.perf_counter()

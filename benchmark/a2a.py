@@ -73,7 +73,7 @@ def all_to_all_v(args: argparse.Namespace, device: torch.device) -> Iterator[Cas
                     return out[:total]
 
                 runs: dict[str, Run] = {
-                    "copies alone": copies_alone(nbytes // ranks, device),
+                    "copies alone": copies_alone([n * width * 2 for n in mine], device),
                     "torch + NCCL": nccl,
                     "ditron": ours,
                 }

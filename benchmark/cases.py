@@ -6,7 +6,7 @@ import argparse
 import datetime
 import json
 import sys
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -83,19 +83,28 @@ def mlp_shapes(ranks: int, names: list[str]) -> Iterator[tuple[str, int, int]]:
                 yield f"{mlp} {mode}", part, k
 
 
-def copies_alone(nbytes: int, device: torch.device) -> Run:
-    """Push ``nbytes`` to every peer by the copy engine, nothing else."""
-    source = torch.empty(nbytes, dtype=torch.uint8, device=device)
-    box = symm_mem.empty(nbytes * dist.get_world_size(), dtype=torch.uint8, device=device)
-    handle = symm_mem.rendezvous(box, group=dist.group.WORLD)
+def copies_alone(nbytes: int | Sequence[int], device: torch.device) -> Run:
+    """Push ``nbytes`` to every peer by the copy engine, nothing else.
+
+    Of a sequence, each rank gets the bytes that stand at its number; other ranks may push others. Symmetric memory is
+    of one size on all ranks, that of the largest push. Collective.
+    """
     rank, ranks, stream = dist.get_rank(), dist.get_world_size(), torch.cuda.Stream(priority=-1)
+    sizes = [nbytes] * ranks if isinstance(nbytes, int) else list(nbytes)
+    sizes[rank] = 0
+    largest = torch.tensor(max(1, *sizes), device=device)
+    dist.all_reduce(largest, dist.ReduceOp.MAX)
+    most = int(largest)
+    source = torch.empty(most, dtype=torch.uint8, device=device)
+    box = symm_mem.empty(most * ranks, dtype=torch.uint8, device=device)
+    handle = symm_mem.rendezvous(box, group=dist.group.WORLD)
     peers = [(rank - step) % ranks for step in range(1, ranks)]
-    targets = [int(handle.buffer_ptrs[peer]) + rank * nbytes for peer in peers]
+    pushes = [(int(handle.buffer_ptrs[peer]) + rank * most, sizes[peer]) for peer in peers if sizes[peer]]
 
     def run(_memory=(box, handle)) -> None:  # kept mapped
         stream.wait_stream(torch.cuda.current_stream())
-        for target in targets:
-            copy(stream, target, source.data_ptr(), nbytes)
+        for target, size in pushes:
+            copy(stream, target, source.data_ptr(), size)
         torch.cuda.current_stream().wait_stream(stream)
 
     return run

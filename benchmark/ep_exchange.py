@@ -52,7 +52,7 @@ class Exchange:
         self.by_expert = torch.cat(experts).argsort(stable=True)
         self.back = self.by_expert.argsort()
         needed = torch.stack([(of_rank == rank).any(2) for rank in range(self.ranks)])  # [owner, source, token]
-        self.remote = int(needed[:, self.rank].sum() - needed[self.rank, self.rank].sum())
+        self.needed = needed[:, self.rank].sum(1).tolist()  # this rank's tokens that each rank needs
 
     def send(self, rows: torch.Tensor, sent: list[int], received: list[int]) -> torch.Tensor:
         out = rows.new_empty(sum(received), self.H)
@@ -82,7 +82,7 @@ def exchange(args: argparse.Namespace, device: torch.device) -> Iterator[Case]:
             dist.all_gather_into_tensor(everybody, e.x)
             expected = everybody[route_of // e.top_k].float()
             runs: dict[str, Run] = {
-                "copies alone": copies_alone(e.remote * e.H * 2 // max(1, e.ranks - 1), device),
+                "copies alone": copies_alone([n * e.H * 2 for n in e.needed], device),
                 "ditron": lambda e=e, rows=rows: kernels.ep_dispatch(e.x, e.plan, out=rows),
                 "torch + NCCL": lambda e=e: (e.dispatch(), None)[1],
             }

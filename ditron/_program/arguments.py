@@ -168,10 +168,13 @@ def made_of(value: Any, seed: int) -> Any:
     return value
 
 
-def specialization_key(value: Any) -> Any:
-    """What the trace depends on: dtype, contiguity, divisibility by 16. AttributeError for another kind of value."""
+def specialization_key(value: Any, any_size: bool = False) -> Any:
+    """What the trace depends on: dtype, contiguity, divisibility by 16. AttributeError for another kind of value.
+
+    ``any_size``: whether it does not depend on whether the value, or the extents of a tensor, are divisible.
+    """
     if type(value) is int:
-        return value % 16 == 0
+        return not any_size and value % 16 == 0
     if type(value) is float:
         return float
     shape = value.shape
@@ -179,7 +182,7 @@ def specialization_key(value: Any) -> Any:
     return (
         value.dtype,
         dense,
-        tuple([extent % 16 == 0 for extent in shape]),
+        len(shape) if any_size else tuple([extent % 16 == 0 for extent in shape]),
         value.data_ptr() % 16 == 0,
         None if dense else tuple([stride % 16 == 0 for stride in value.stride()]),
     )
@@ -200,34 +203,39 @@ def argument_type(tracer: Tracer, name: str, value: Any) -> ir.Type:
         ) from None
 
 
-def symbolic_argument(tracer: Tracer, value: Any, argument: ir.Value) -> Any:
-    """The symbolic value of an argument."""
+def symbolic_argument(tracer: Tracer, value: Any, argument: ir.Value, any_size: bool = False) -> Any:
+    """The symbolic value of an argument, as :func:`specialization_key` says."""
     if type(value) is int:
-        return Int(tracer, argument, 16 if value % 16 == 0 else 1)
+        return Int(tracer, argument, 16 if value % 16 == 0 and not any_size else 1)
     if type(value) is float:
         return Float(tracer, argument)
     buffer = Buffer(tracer, argument, (), value.dtype, False, 16 if value.data_ptr() % 16 == 0 else 1)
 
-    def known(op: Any, numbers: Any) -> tuple[Int, ...]:
+    def known(op: Any, numbers: Any, divisible: bool = True) -> tuple[Int, ...]:
+        divisors = [16 if divisible and number % 16 == 0 else 1 for number in numbers]
         return tuple(
-            Int(tracer, tracer.emit(op, argument, dim).result, 16 if number % 16 == 0 else 1, non_negative=True)
-            for dim, number in enumerate(numbers)
+            Int(tracer, tracer.emit(op, argument, dim).result, divisor, non_negative=True)
+            for dim, divisor in enumerate(divisors)
         )
 
-    buffer.shape = known(dialect.DimOp, value.shape)
+    buffer.shape = known(dialect.DimOp, value.shape, not any_size)
     if not value.is_contiguous():
         buffer._strides = known(dialect.StrideOp, value.stride()) or None
     return buffer
 
 
-def assumptions(args: dict[str, Any]) -> ir.DictAttr:
-    """What passes may assume about the tensors of a trace (ditron_compiler/analysis/argument_assumptions.py)."""
+def assumptions(args: dict[str, Any], of_any_size: Sequence[str] = ()) -> ir.DictAttr:
+    """What passes may assume about the tensors of a trace (ditron_compiler/analysis/argument_assumptions.py).
+
+    ``of_any_size``: names of those of whose extents nothing is assumed.
+    """
     found = {}
     for name, value in args.items():
         if isinstance(value, (int, float)):
             continue
+        dims = [16 if extent % 16 == 0 and name not in of_any_size else 1 for extent in value.shape]
         known = {
-            "dims": ir.DenseI64ArrayAttr.get([16 if extent % 16 == 0 else 1 for extent in value.shape]),
+            "dims": ir.DenseI64ArrayAttr.get(dims),
             "align": ir.IntegerAttr.get(ir.IntegerType.get_signless(64), 16 if value.data_ptr() % 16 == 0 else 1),
         }
         found[name] = ir.DictAttr.get(known | ({"dense": ir.UnitAttr.get()} if value.is_contiguous() else {}))

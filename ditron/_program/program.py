@@ -5,7 +5,7 @@ from __future__ import annotations
 import functools
 import inspect
 import weakref
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from typing import Any
 
 from ditron._program.arguments import (
@@ -48,6 +48,7 @@ def program(
     example: Mapping[str, Any] | None = None,
     sample_args: Callable[..., Mapping[str, Any]] | None = None,
     max_nodes: int | None = None,
+    do_not_specialize: Iterable[str] = (),
 ) -> Any:
     """Make a host program of a Python function: streams, copies between ranks, signals, and the kernels it launches.
 
@@ -64,6 +65,9 @@ def program(
             a ``torch.Generator`` that makes one. A second parameter takes a generator for all.
         max_nodes: how many nodes it supports: 1 when it copies to all ranks, as copy engines reach one node only. A
             call in a group on more raises NodesError, and ``ditron check`` skips such groups.
+        do_not_specialize: positional parameters of which one trace takes all: numbers, and extents of tensors, whether
+            they are divisible by 16 or not. Kernels that get them assume nothing of them either. For sizes that differ
+            from call to call, as of tables for each token.
 
     The function's positional parameters are tensors, integers and floats, None, and tuples and lists of those; its
     keyword-only ones are compile-time constants: any hashable value. It returns nothing: results are written to tensors
@@ -77,7 +81,7 @@ def program(
     """
 
     def decorate(function: Callable) -> Program:
-        return Program(function, passes, example, sample_args, max_nodes)
+        return Program(function, passes, example, sample_args, max_nodes, do_not_specialize)
 
     return decorate if fn is None else decorate(fn)
 
@@ -92,6 +96,7 @@ class Program:
         example: Mapping[str, Any] | None,
         sample_args: Callable[..., Mapping[str, Any]] | None = None,
         max_nodes: int | None = None,
+        do_not_specialize: Iterable[str] = (),
     ):
         functools.update_wrapper(self, fn)
         self.fn, self.example, self.sample_args, self.max_nodes = fn, example, sample_args, max_nodes
@@ -119,6 +124,12 @@ class Program:
             )
         self.names = [p.name for p in parameters if p.kind is not p.KEYWORD_ONLY]
         self.constants = {p.name: p.default for p in parameters if p.kind is p.KEYWORD_ONLY}
+        self.do_not_specialize = _names(do_not_specialize)
+        if unknown := self.do_not_specialize.difference(self.names):
+            raise self._location.error(
+                f"program {fn.__name__!r}: do_not_specialize names {min(unknown)!r}, and its positional parameters are "
+                f"{', '.join(self.names)}"
+            )
         self._signature = inspect.signature(fn)
         self._executables: dict[Any, Executable] = {}
         # What runs a call, by group and what of the arguments the call depends on.
@@ -170,7 +181,8 @@ class Program:
 
         parameters = list(self._signature.parameters.values())
         method.__signature__ = self._signature.replace(parameters=parameters[1:])  # type: ignore[attr-defined]
-        return Program(method, self.passes, self.example, self.sample_args, self.max_nodes)
+        kept = self.passes, self.example, self.sample_args, self.max_nodes
+        return Program(method, *kept, self.do_not_specialize.difference(list(self._signature.parameters)[:1]))
 
     def free(self) -> None:
         """Give back the memory that the program keeps between its calls in the current group: collective.
@@ -246,7 +258,9 @@ class Program:
     def _executable(self, args: tuple, given: dict, target: Target) -> Executable:
         try:
             leaves, form = flatten(args)
-            kinds = form, tuple([specialization_key(value) for value in leaves])
+            any_size = self._of_any_size(leaf_names(self.names, form)) if self.do_not_specialize else ()
+            keys = [specialization_key(value, place in any_size) for place, value in enumerate(leaves)]
+            kinds = form, tuple(keys)
             found = self._executables.get(key := (kinds, _constants_key(given), target))
         except TypeError as error:
             raise DitronError(
@@ -267,6 +281,10 @@ class Program:
                 self._executables[whole] = Executable(module, functions=functions)
             found = self._executables[key] = self._executables[whole]
         return found
+
+    def _of_any_size(self, names: Sequence[str]) -> set[int]:
+        """Which of the leaves of arguments, by their names, are of any size to a trace."""
+        return {place for place, name in enumerate(names) if name.partition(".")[0] in self.do_not_specialize}
 
     def _check_nodes(self, nodes: int) -> None:
         if self.max_nodes is not None and nodes > self.max_nodes:
@@ -303,13 +321,13 @@ class Program:
                 types = [argument_type(tracer, key, value) for key, value in zip(names, leaves, strict=True)]
                 with ir.InsertionPoint(module.body):
                     op = dialect.ProgramOp(name, dict(zip(names, types, strict=True)))
-                module.operation.attributes[ASSUMPTIONS] = ir.DictAttr.get(
-                    {name: assumptions(dict(zip(names, leaves, strict=True)))}
-                )
+                any_size = self._of_any_size(names)
+                of_leaves = assumptions(dict(zip(names, leaves, strict=True)), [names[place] for place in any_size])
+                module.operation.attributes[ASSUMPTIONS] = ir.DictAttr.get({name: of_leaves})
             with tracer.tracing(op.block, location):
                 values = [
-                    symbolic_argument(tracer, value, argument)
-                    for value, argument in zip(leaves, op.block.arguments, strict=True)
+                    symbolic_argument(tracer, value, argument, place in any_size)
+                    for place, (value, argument) in enumerate(zip(leaves, op.block.arguments, strict=True))
                 ]
                 with tracing(location.file):
                     result = self.fn(*unflatten(values, form), **constants)
@@ -339,6 +357,10 @@ def _passes(given: str | Iterable[str]) -> pipeline.Pipeline:
             f"unknown pipeline {given!r} for programs: expected 'host', 'overlap' or a tuple of passes{near}"
         )
     return tuple(given)
+
+
+def _names(given: str | Iterable[str]) -> frozenset[str]:
+    return frozenset([given] if isinstance(given, str) else given)
 
 
 def _constants_key(constants: Mapping[str, Any]) -> tuple:

@@ -27,7 +27,13 @@ from ditron.kernels.ag_gemm_small import (
 )
 from ditron.kernels.all_gather import all_gather
 from ditron.kernels.dispatch import SCALING, torch_operator
-from ditron.kernels.gathered_product import multiply_gathered
+from ditron.kernels.gathered_product import (
+    MOST_REGISTERS,
+    PUSH_REGISTERS,
+    SM_REGISTERS,
+    multiply_gathered,
+    push_pieces_kernel,
+)
 from ditron.kernels.node_pushes import algorithm_on_nodes
 from ditron.kernels.operands import (
     aligned,
@@ -42,6 +48,7 @@ from ditron.kernels.rank_products import ag_gemm_by_rank_program
 from ditron.kernels.repeated import repeatable, run_alone, scratch
 from ditron.kernels.scales import gathered_scales, promote_every, scaled_product, scales_in_shard, scales_of
 from ditron.kernels.schedules import (
+    SMALL_TILE,
     by_rank_candidates,
     check_schedule,
     fits_tile_kernel,
@@ -55,9 +62,7 @@ from ditron.kernels.schedules import (
     tile_candidates,
     tile_space,
 )
-from ditron.kernels.tiles import (
-    piece_rows,
-)
+from ditron.kernels.tiles import PIECE, piece_rows
 from ditron.tuning.lookup import tuned
 from ditron.tuning.problem import Options, Problem
 from ditron.tuning.registry import Rule, tunable
@@ -118,16 +123,23 @@ def ag_gemm_program(
     use_fast_accum=False,
     maxnreg=None,
     promoted_products=1024,
+    pushers=0,
+    push_block=16384,
+    push_warps=16,
 ):
     """``c`` [ranks * rows, N] = all ranks' ``a`` [rows, K], times ``b`` [N, K] transposed, plus ``bias``.
 
     ``b`` is ``[K, N]`` if b_is_kn; ``bias`` [N] counts if has_bias. With ``keep``, all ranks' rows go to
     ``gathered_out``; ``with_gathered`` makes more steps, which read them where they are. Memory is kept for up to
-    ``capacity`` rows. ``pieces`` copies a shard, ``programs`` of the kernel. ``scale_a`` and ``scale_b`` are scales of
-    the given kinds, flat (scales.py).
+    ``capacity`` rows. A shard travels in ``pieces``: by a copy engine, or with ``pushers`` by stores of so many
+    programs of another kernel, ``push_block`` elements at a time. ``scale_a`` and ``scale_b`` are scales of the given
+    kinds, flat (scales.py).
     """
     rank, ranks, epoch = dh.rank(), dh.num_ranks(), dh.epoch()
     rows, K = a.shape
+    if pushers:  # they have registers on SMs whose programs wait for what other ranks' push
+        left = SM_REGISTERS - push_warps * 32 * PUSH_REGISTERS
+        maxnreg = min(maxnreg or MOST_REGISTERS, left // (num_warps * 32) // 8 * 8)
     gathered = dh.symm_empty(ranks * capacity, K, dtype=a.dtype, name="gathered")
     arrived = dh.symm_zeros(ranks * pieces, dtype=torch.int64, name="arrived")
     done = dh.symm_zeros(ranks, dtype=torch.int64, name="done")
@@ -138,18 +150,46 @@ def ag_gemm_program(
         scale_capacity = ranks * scales_in_shard(scale_a_kind, capacity, K)
         gathered_scale = dh.symm_empty(scale_capacity, dtype=torch.float32, name="gathered_scale")
 
-    with dh.stream("copy"):
-        for step in dh.range(1, ranks):  # all that this rank was sent in the call before has been read
-            dh.signal_write(done[rank], epoch, (rank + step) % ranks)
+    def copy_scales(peer: Any) -> None:  # before the first piece: who has seen any piece's signal has the scales
+        if scale_a is not None:
+            dh.rank_copy(scale_a, gathered_scale[rank * scale_count : (rank + 1) * scale_count], peer)
+
+    def copy() -> None:
         for step in dh.range(1, ranks):  # the rank before this one is the first to come to its rows
             peer = (rank - step) % ranks
             dh.signal_wait(done[peer], epoch)
-            if scale_a is not None:  # before the first piece: who has seen any piece's signal has the scales
-                dh.rank_copy(scale_a, gathered_scale[rank * scale_count : (rank + 1) * scale_count], peer)
+            copy_scales(peer)
             for piece in range(pieces):
                 first, last = piece_rows(rows, BM, piece, pieces)
                 dh.rank_copy(a[first:last], gathered[rank * rows + first : rank * rows + last], peer)
                 dh.signal_write(arrived[rank * pieces + piece], epoch, peer)
+
+    def store() -> None:
+        for step in dh.range(1, ranks):
+            peer = (rank - step) % ranks
+            dh.signal_wait(done[peer], epoch)
+            copy_scales(peer)
+        push_pieces_kernel[(pushers,)](
+            a,
+            gathered,
+            arrived,
+            rows,
+            K,
+            BM=BM,
+            PIECES=pieces,
+            COUNT=PIECE,
+            BLOCK=push_block,
+            num_warps=push_warps,
+            maxnreg=PUSH_REGISTERS,
+        )
+
+    with dh.stream("copy"):
+        for step in dh.range(1, ranks):  # all that this rank was sent in the call before has been read
+            dh.signal_write(done[rank], epoch, (rank + step) % ranks)
+        if pushers:
+            store()
+        else:
+            copy()
     multiply_gathered(
         a,
         gathered,
@@ -170,19 +210,36 @@ def ag_gemm_program(
         kinds=(scale_a_kind, scale_b_kind),
         promote=promote_every(a.dtype, scale_a_kind, BK, 0 if use_fast_accum else promoted_products),
         maxnreg=maxnreg,
+        count=PIECE if pushers else 1,
     )
+    goal, last = (epoch * PIECE, range(pieces)) if pushers else (epoch, (pieces - 1,))  # copies arrive in order
     if keep:
         dh.copy(a, gathered_out[rank * rows : (rank + 1) * rows])
         for step in dh.range(1, ranks):
             sender = (rank + step) % ranks
-            dh.signal_wait(arrived[sender * pieces + pieces - 1], epoch)
+            for piece in last:
+                dh.signal_wait(arrived[sender * pieces + piece], goal)
             rows_of_sender = slice(sender * rows, (sender + 1) * rows)
             dh.copy(gathered[rows_of_sender], gathered_out[rows_of_sender])
     if with_gathered is not None:
         dh.copy(a, gathered[rank * rows : (rank + 1) * rows])
         for step in dh.range(1, ranks):
-            dh.signal_wait(arrived[(rank + step) % ranks * pieces + pieces - 1], epoch)
+            for piece in last:
+                dh.signal_wait(arrived[(rank + step) % ranks * pieces + piece], goal)
         with_gathered(gathered[: ranks * rows])
+
+
+#: With more than one peer, and a product of so many columns or fewer, which takes not much longer than its rows travel,
+#: stores of a few programs bring these sooner than a copy engine (docs/results/tensor-parallel.md).
+PUSHED_COLUMNS, PUSHERS = 2048, 14
+
+
+def pushed_schedule(ranks: int, rows: int, N: int, most: int = PUSHED_COLUMNS, pushers: int = PUSHERS) -> Options:
+    """Where rows are stored by programs: for a weight of up to ``most`` columns; empty elsewhere."""
+    pieces = min(4, rows // SMALL_TILE[0])
+    if ranks <= 2 or most < N or pieces < 2:
+        return {}
+    return {"block": SMALL_TILE, "pieces": pieces, "group_m": 4, "stages": 5, "pushers": pushers}
 
 
 def ag_gemm_rule(problem: Problem) -> Rule:
@@ -190,7 +247,12 @@ def ag_gemm_rule(problem: Problem) -> Rule:
     if divides_k(problem.M, problem.N, problem.K) and has_tiles(problem):
         why = f"a product of {problem.M} rows takes as long as its weight is read, by programs that divide K"
         return Rule({"algorithm": "split_k"}, why)
-    return product_rule(problem, 2)
+    rule = product_rule(problem, 2)
+    pushed = pushed_schedule(problem.ranks, problem.rows, problem.N)
+    if rule.options["algorithm"] != "overlapped" or not pushed or problem.itemsize == 1:
+        return rule
+    why = f"{rule.why}; rows are stored, for a weight of up to {PUSHED_COLUMNS} columns of more than two ranks"
+    return Rule({"algorithm": "overlapped"} | pushed, why)
 
 
 @tunable(
@@ -198,12 +260,18 @@ def ag_gemm_rule(problem: Problem) -> Rule:
     rule=ag_gemm_rule,
     on_nodes=lambda problem: product_node_rule(problem, 2),
     node_algorithms=("overlapped", "nccl"),
+    one_node_arguments=("pushers",),
     space=lambda problem, sms: tile_space(problem, sms, (1, 2, 4, 8), stages=4, halves=1),
 )
 def ag_gemm_candidates(problem: Problem) -> Iterator[Options]:
     """Schedules of :func:`ag_gemm`."""
     yield from split_k_candidates(problem)
-    yield from tile_candidates(problem, (2, 1, 4), stages=5)
+    tiles = list(tile_candidates(problem, (2, 1, 4), stages=5))
+    yield from tiles
+    if tiles:
+        for pushers in (12, 14, 16):
+            if pushed := pushed_schedule(problem.ranks, problem.rows, problem.N, 2 * PUSHED_COLUMNS, pushers):
+                yield {"algorithm": "overlapped"} | pushed
     yield from by_rank_candidates(problem)
     if problem.sent_bytes <= 24 << 20:  # above, a gather that nothing hides is behind on every shape
         yield {"algorithm": "sequential"}
@@ -312,6 +380,8 @@ def ag_gemm(
             run_alone(ag_gemm_by_rank_program, *tensors, *of_scales, capacity_for(rows), **known, **kinds, **schedule)
             return out
         if overlaps("ag_gemm", group, algorithm, nbytes, a, b, out, scales=scales):
+            if not schedule and not has_nodes and not group.small_shapes and scales is None:
+                schedule = pushed_schedule(ranks, rows, N)
             chosen = schedule_for("ag_gemm", group, rows, 2, schedule, whole_pieces=False, scales=scales)
             quantized = () if has_nodes else (None, None) if scales is None else scales.for_kernel()
             program = ag_gemm_nodes_program if has_nodes else ag_gemm_program

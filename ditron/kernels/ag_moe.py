@@ -201,9 +201,10 @@ _EXAMPLE = {
     "scale_w": None,
     "capacity": 2048,
 }
+_TABLES = ("row_slot", "tiles")
 
 
-@ditron.program(example=_EXAMPLE, sample_args=sample, max_nodes=1)
+@ditron.program(example=_EXAMPLE, sample_args=sample, max_nodes=1, do_not_specialize=_TABLES)
 def ag_moe_program(
     x,
     w,
@@ -245,7 +246,9 @@ def ag_moe_program(
     _launch(x, w, rows, *buffers, scales, tables, 0, 0, whole_k, swap_ab, gated, **sizes, **options)
 
 
-@ditron.program(example=_EXAMPLE | {"capacity": 2048 * 4096}, sample_args=stored_sample, max_nodes=1)
+@ditron.program(
+    example=_EXAMPLE | {"capacity": 2048 * 4096}, sample_args=stored_sample, max_nodes=1, do_not_specialize=_TABLES
+)
 def ag_moe_stored_program(
     x,
     w,

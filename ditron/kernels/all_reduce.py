@@ -1,4 +1,4 @@
-"""All-reduce by stores to peers: everybody adds everything (as packets, or one-shot), or each a part (two-shot).
+"""All-reduce by stores to peers: everybody adds everything (one-shot), or each a part (two-shot), as packets or not.
 
 exchange.py says why nobody waits before it stores. More programs than fit on a GPU at once wait for the same programs
 of the peers: GPUs start them in the order of their numbers.
@@ -19,7 +19,15 @@ import ditron.host as dh
 import ditron.language as dl
 from ditron.distributed.torch_groups import AnyGroup
 from ditron.kernels.dispatch import torch_operator
-from ditron.kernels.exchange import packet_boxes, receive_block, send_block, send_packets_to_all, sum_of_packets
+from ditron.kernels.exchange import (
+    packet_boxes,
+    receive_block,
+    receive_packets,
+    send_block,
+    send_packets,
+    send_packets_to_all,
+    sum_of_packets,
+)
 from ditron.kernels.nccl import run_by_nccl
 from ditron.kernels.operands import aligned, capacity_for, in_group, result, vector_operand
 from ditron.kernels.repeated import repeatable, run_alone
@@ -29,7 +37,7 @@ from ditron.tuning.problem import Options, Problem
 from ditron.tuning.registry import Rule, tunable
 from ditron_compiler.errors import DitronError
 
-__all__ = ["all_reduce", "ll_program", "one_shot_program", "two_shot_program"]
+__all__ = ["all_reduce", "ll_program", "one_shot_program", "two_shot_ll128_program", "two_shot_program"]
 
 
 @ditron.jit(do_not_specialize=["epoch"])
@@ -165,16 +173,67 @@ def two_shot_program(x, out, capacity, *, block=4096, programs=128, num_warps=16
     )
 
 
+@ditron.jit(do_not_specialize=["epoch"])
+def two_shot_ll128_kernel(x_ptr, out_ptr, parts_ptr, sums_ptr, n, epoch, BLOCK: tl.constexpr):
+    """A program for each block, which one rank adds: the others send it theirs as packets, and get the sum as packets.
+
+    No acknowledgement is sent, and memory has one half: a sum answers each part. exchange.py says why that is enough.
+    """
+    own = dl.rank()
+    ranks = dl.num_ranks()
+    block = tl.program_id(0)
+    place = block // ranks
+    # Each rank adds one of ``ranks`` blocks that follow each other, not always the one at the same place: an SM, whose
+    # programs are some distance apart, would have only sums, or none.
+    adder = (block + place) % ranks
+    count = tl.minimum(n - block * BLOCK, BLOCK)
+    x_ptr += block * BLOCK
+    out_ptr += block * BLOCK
+    if adder == own:
+        total = sum_of_packets(x_ptr, out_ptr, count, parts_ptr, place, 0, epoch, BLOCK, "ll128")
+        within = tl.arange(0, triton.next_power_of_2(BLOCK))
+        tl.store(out_ptr + within, total.to(out_ptr.dtype.element_ty), mask=within < count)
+        # A put begins with a barrier: each thread sends what others have stored.
+        send_packets_to_all(out_ptr, 0, count, sums_ptr, place, 0, epoch, BLOCK, "ll128")
+    else:
+        send_packets(x_ptr, count, parts_ptr, place, 0, adder, epoch, BLOCK, "ll128")
+        receive_packets(out_ptr, count, sums_ptr, place, 0, adder, epoch, BLOCK, "ll128")
+
+
+@ditron.program(
+    example={"x": "bf16[1048576]", "out": "bf16[1048576]", "capacity": 1048576},
+    sample_args=lambda ranks: {"x": "bf16[200]", "out": "bf16[200]", "capacity": 256, "block": 16},
+    max_nodes=1,
+)
+def two_shot_ll128_program(x, out, capacity, *, block=960, num_warps=4):
+    """As :func:`two_shot_program`, by ``"ll128"`` packets: no signal, no fence, and 1/15 more bytes."""
+    n = x.shape[0]
+    places = dh.cdiv(capacity, dh.num_ranks() * block)
+    parts = packet_boxes(places, block, x.dtype, "parts", halves=1)
+    sums = packet_boxes(places, block, x.dtype, "sums", halves=1)
+    two_shot_ll128_kernel[(dh.cdiv(n, block),)](x, out, parts, sums, n, dh.epoch(), BLOCK=block, num_warps=num_warps)
+
+
 #: Up to so many bytes sent by each rank, everybody adds everything (docs/results/links.md). Of two ranks, each sends as
 #: much in two shots.
 ONE_SHOT_BYTES = 2 << 20
+
+#: More than two ranks that NVLink links add tensors of so many bytes, from the first number to the second, in two shots
+#: of packets: below, the second way takes longer than the bytes that it saves, and above, packets' flags take longer
+#: than fences (docs/results/links.md).
+TWO_SHOT_LL128_BYTES = 512 << 10, 8 << 20
 
 
 def by_size(nbytes: int, ranks: int, has_nvlink: bool) -> str:
     """The algorithm of an all-reduce of which each rank would send ``nbytes`` in one shot."""
     if nbytes <= LL_BYTES:
         return "ll"
-    if nbytes <= (LL128_BYTES if ranks == 2 else ONE_SHOT_BYTES) and has_nvlink:
+    if has_nvlink and ranks > 2:
+        least, most = (size * (ranks - 1) for size in TWO_SHOT_LL128_BYTES)
+        if nbytes < least and nbytes <= ONE_SHOT_BYTES:
+            return "ll128"
+        return "two_shot_ll128" if nbytes <= most else "two_shot"
+    if has_nvlink and nbytes <= LL128_BYTES:
         return "ll128"
     return "one_shot" if nbytes <= ONE_SHOT_BYTES else "two_shot"
 
@@ -182,7 +241,13 @@ def by_size(nbytes: int, ranks: int, has_nvlink: bool) -> str:
 def all_reduce_rule(problem: Problem) -> Rule:
     sent = problem.rows * problem.itemsize * (problem.ranks - 1)
     algorithm = by_size(sent, problem.ranks, has_nvlink=True)
-    limits = f"packets are taken up to {ONE_SHOT_BYTES >> 20} MB (of two ranks, {LL128_BYTES >> 20} MB)"
+    limits = f"packets of two ranks are taken up to {LL128_BYTES >> 20} MB"
+    if problem.ranks > 2:
+        least, most = TWO_SHOT_LL128_BYTES
+        limits = (
+            f"two shots from {ONE_SHOT_BYTES >> 20} MB or tensors of {least >> 10} KB on, "
+            f"as packets up to tensors of {most >> 20} MB"
+        )
     return Rule(
         {"algorithm": algorithm, "block": BLOCKS[algorithm]}, f"one shot sends {sent / 2**20:.3g} MB a rank; {limits}"
     )
@@ -199,6 +264,9 @@ def all_reduce_candidates(problem: Problem) -> Iterator[Options]:
     if 32 << 10 <= nbytes * (problem.ranks - 1) <= 8 << 20:
         for block, warps in ((4096, 16), (2048, 8), (8192, 16)):
             yield {"algorithm": "one_shot", "block": block} | ({"num_warps": warps} if warps != 16 else {})
+    if problem.ranks > 2 and 256 << 10 <= nbytes <= 16 << 20:
+        for block, warps in ((960, 4), (1920, 4), (1920, 8)):
+            yield {"algorithm": "two_shot_ll128", "block": block} | ({"num_warps": warps} if warps != 4 else {})
     if nbytes >= 512 << 10:
         for block, programs in ((4096, 128), (2048, 128), (4096, 64), (8192, 128)):
             yield {"algorithm": "two_shot", "block": block} | ({"programs": programs} if programs != 128 else {})
@@ -223,9 +291,9 @@ def all_reduce(
         gradient: of the result. ``"replicate"``: every rank computes the same from it and has the same gradient, which
             is taken as it is (Megatron's g). ``"partial"``: each rank has a part of it, and they are added.
         group: the ranks; default the current group. One node.
-        algorithm: ``"ll"`` or ``"ll128"`` (packets), ``"one_shot"`` or ``"two_shot"``, instead of the one that was
-            measured to be fastest or is chosen by size; or ``"nccl"``, which adds in the dtype of the tensors and is
-            taken only if it is named.
+        algorithm: ``"ll"`` or ``"ll128"`` (packets, in one shot), ``"one_shot"``, ``"two_shot"`` or
+            ``"two_shot_ll128"`` (packets), instead of the one that was measured to be fastest or is chosen by size; or
+            ``"nccl"``, which adds in the dtype of the tensors and is taken only if it is named.
         schedule: keyword-only arguments of its program, instead of those that would be chosen.
 
     Returns a tensor like ``x``. Collective over the group. Raises DitronError for tensors that do not fit.
@@ -243,7 +311,8 @@ def all_reduce(
             return out
         if algorithm not in _PROGRAMS:
             raise DitronError(
-                f"all_reduce: unknown algorithm {algorithm!r}: expected 'll', 'll128', 'one_shot', 'two_shot' or 'nccl'"
+                f"all_reduce: unknown algorithm {algorithm!r}: expected 'll', 'll128', 'one_shot', 'two_shot', "
+                "'two_shot_ll128' or 'nccl'"
             )
         check_schedule("all_reduce", schedule, _PROGRAMS[algorithm])
         chosen = block_for(group, algorithm) | schedule
@@ -252,4 +321,10 @@ def all_reduce(
         return out
 
 
-_PROGRAMS = {"ll": ll_program, "ll128": ll_program, "one_shot": one_shot_program, "two_shot": two_shot_program}
+_PROGRAMS = {
+    "ll": ll_program,
+    "ll128": ll_program,
+    "one_shot": one_shot_program,
+    "two_shot": two_shot_program,
+    "two_shot_ll128": two_shot_ll128_program,
+}

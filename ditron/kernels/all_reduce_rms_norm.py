@@ -12,15 +12,31 @@ import ditron
 import ditron.host as dh
 import ditron.language as dl
 from ditron.distributed.torch_groups import AnyGroup
-from ditron.kernels.all_reduce import ONE_SHOT_BYTES, all_reduce
+from ditron.kernels.all_reduce import ONE_SHOT_BYTES, TWO_SHOT_LL128_BYTES, all_reduce
 from ditron.kernels.dispatch import torch_operator
-from ditron.kernels.exchange import packet_boxes, receive_block, send_block, send_packets_to_all, sum_of_packets
+from ditron.kernels.exchange import (
+    packet_boxes,
+    receive_block,
+    receive_packets,
+    send_block,
+    send_packets,
+    send_packets_to_all,
+    sum_of_packets,
+)
 from ditron.kernels.operands import aligned, capacity_for, in_group, result, vector_operand
 from ditron.kernels.repeated import repeatable, run_alone
 from ditron.kernels.schedules import LL128_BYTES, LL_BYTES, sent_bytes
 from ditron_compiler.errors import DitronError
 
-__all__ = ["all_reduce_rms_norm", "all_reduce_rms_norm_program", "ll_rms_norm_program"]
+__all__ = ["all_reduce_rms_norm", "all_reduce_rms_norm_program", "ll_rms_norm_program", "two_shot_rms_norm_program"]
+
+
+@ditron.jit
+def store_norm(out_ptr, at, mask, rounded, weight, N, eps):
+    """The RMSNorm of ``rounded`` to ``out``."""
+    total = rounded.to(tl.float32)
+    scale = tl.rsqrt(tl.sum(total * total, 0) / N + eps)
+    tl.store(out_ptr + at, (total * scale * weight).to(out_ptr.dtype.element_ty), mask=mask)
 
 
 @ditron.jit
@@ -28,9 +44,7 @@ def store_normalized(out_ptr, sum_ptr, at, mask, total, weight, N, eps):
     """The rounded ``total`` to ``sum``, and its RMSNorm to ``out``."""
     rounded = total.to(sum_ptr.dtype.element_ty)
     tl.store(sum_ptr + at, rounded, mask=mask)
-    total = rounded.to(tl.float32)
-    scale = tl.rsqrt(tl.sum(total * total, 0) / N + eps)
-    tl.store(out_ptr + at, (total * scale * weight).to(out_ptr.dtype.element_ty), mask=mask)
+    store_norm(out_ptr, at, mask, rounded, weight, N, eps)
 
 
 @ditron.jit(do_not_specialize=["epoch"])
@@ -100,6 +114,50 @@ def ll_kernel(
     store_normalized(out_ptr, sum_ptr, first + cols, mask, total + residual, weight, N, eps)
 
 
+@ditron.jit(do_not_specialize=["epoch"])
+def two_shot_kernel(
+    x_ptr,
+    residual_ptr,
+    weight_ptr,
+    out_ptr,
+    sum_ptr,
+    parts_ptr,
+    sums_ptr,
+    N,
+    eps,
+    epoch,
+    BLOCK: tl.constexpr,
+):
+    """A program for each row, which one rank adds: the others send it theirs as packets, and get the sum as packets.
+
+    Memory has one half, as that of ``two_shot_ll128_kernel`` of all_reduce.py, and for the same reason.
+    """
+    own = dl.rank()
+    ranks = dl.num_ranks()
+    row = tl.program_id(0)
+    place = row // ranks
+    adder = (row + place) % ranks  # each adds one of ``ranks`` rows, not always the one at the same place
+    cols = tl.arange(0, BLOCK)
+    mask = cols < N
+    first = row.to(tl.int64) * N
+    x_ptr += first
+    sum_ptr += first
+    weight = tl.load(weight_ptr + cols, mask=mask, other=0.0)
+    if adder == own:
+        residual = tl.load(residual_ptr + first + cols, mask=mask, other=0.0).to(tl.float32)
+        total = sum_of_packets(x_ptr, sum_ptr, N, parts_ptr, place, 0, epoch, BLOCK, "ll128")
+        rounded = (total + residual).to(sum_ptr.dtype.element_ty)
+        tl.store(sum_ptr + cols, rounded, mask=mask)
+        # A put begins with a barrier: each thread sends what others have stored.
+        send_packets_to_all(sum_ptr, 0, N, sums_ptr, place, 0, epoch, BLOCK, "ll128")
+    else:
+        send_packets(x_ptr, N, parts_ptr, place, 0, adder, epoch, BLOCK, "ll128")
+        row_ptr = receive_packets(sum_ptr, N, sums_ptr, place, 0, adder, epoch, BLOCK, "ll128")
+        rounded = tl.load(row_ptr + cols, mask=mask, other=0.0)
+    # By the same instructions, in the same order, whichever rank has added the row: the bits are the same.
+    store_norm(out_ptr, first + cols, mask, rounded, weight.to(tl.float32), N, eps)
+
+
 EXAMPLE = {
     "x": "bf16[16, 8192]",
     "residual": "bf16[16, 8192]",
@@ -120,6 +178,7 @@ SAMPLE = {
     "eps": 1e-5,
     "block": 64,
 }
+ROWS = {name: "bf16[7, 40]" for name in ("x", "residual", "out", "total")}
 
 
 @ditron.program(example=EXAMPLE, sample_args=lambda ranks: SAMPLE, max_nodes=1)
@@ -171,6 +230,22 @@ def ll_rms_norm_program(x, residual, weight, out, total, capacity, eps, *, block
     )
 
 
+@ditron.program(example=EXAMPLE, sample_args=lambda ranks: SAMPLE | ROWS | {"capacity": 8}, max_nodes=1)
+def two_shot_rms_norm_program(x, residual, weight, out, total, capacity, eps, *, block, num_warps=None):
+    """As :func:`all_reduce_rms_norm_program`, each rank adding its rows, by ``"ll128"`` packets.
+
+    By default wide rows have twice the warps: a message is polled in rounds of 16 bytes of each thread.
+    """
+    rows, N = x.shape
+    places = dh.cdiv(capacity, dh.num_ranks())
+    parts = packet_boxes(places, block, x.dtype, "parts", halves=1)
+    sums = packet_boxes(places, block, x.dtype, "sums", halves=1)
+    num_warps = num_warps or (32 if block * x.dtype.itemsize >= 16 << 10 else 16)
+    two_shot_kernel[(rows,)](
+        x, residual, weight, out, total, parts, sums, N, eps, dh.epoch(), BLOCK=block, num_warps=num_warps
+    )
+
+
 @torch_operator("x", "residual", "weight", "eps")
 @repeatable
 def all_reduce_rms_norm(
@@ -187,14 +262,14 @@ def all_reduce_rms_norm(
 
     Args:
         x, residual: ``[..., N]``, the same shape on every rank. weight: ``[N]``. One dtype,
-            bfloat16, float16 or float32.
+            bfloat16, float16 or float32. ``residual`` is the same on every rank: of many rows, only the rank that
+            adds a row adds its own.
         eps: added to the mean square. out, total: like ``x``, written if given.
         group: the ranks; default the current group. One node.
 
     Returns the normalized rows and ``total``, residual plus sum, which is rounded to the dtype before it is normalized
-    (Zhang and Sennrich, Root Mean Square Layer Normalization, 2019, eq. 4). Both are bitwise the same on every rank if
-    ``residual`` is, and their gradients are taken to be so. Collective over the group. Raises DitronError for tensors
-    that do not fit.
+    (Zhang and Sennrich, Root Mean Square Layer Normalization, 2019, eq. 4). Both are bitwise the same on every rank,
+    and their gradients are taken to be so. Collective over the group. Raises DitronError for tensors that do not fit.
 
         y, residual = ditron.kernels.all_reduce_rms_norm(partial_sum, residual, norm.weight)
     """
@@ -212,19 +287,19 @@ def all_reduce_rms_norm(
         inputs = {"x": x, "residual": residual, "weight": weight}
         out = result(what, tuple(x.shape), x, out, total=total, **inputs)
         total = result(what, tuple(x.shape), x, total, **inputs)
-        if sent_bytes(group, x) > ONE_SHOT_BYTES or N > 16384:
+        found = by_size(sent_bytes(group, x), group.num_ranks, group.has_nvlink) if N <= 16384 else None
+        if found is None:
             torch.add(all_reduce(x), residual, out=total)
             out.copy_(torch.nn.functional.rms_norm(total, (N,), weight, eps))
             return out, total
-        rows = x.numel() // N
-        program, how = by_size(sent_bytes(group, x), group.has_nvlink)
+        program, how = found
         run_alone(
             program,
             *(aligned(tensor).view(-1, N) for tensor in (x, residual)),
             aligned(weight),
             out.view(-1, N),
             total.view(-1, N),
-            capacity_for(rows),
+            capacity_for(x.numel() // N),
             float(eps),
             block=triton.next_power_of_2(N),
             **how,
@@ -232,8 +307,17 @@ def all_reduce_rms_norm(
         return out, total
 
 
-def by_size(nbytes: int, has_nvlink: bool) -> tuple[Any, dict[str, str]]:
-    """The program, and its arguments, where each rank sends ``nbytes``, whole rows from one SM each."""
+#: From so many bytes of a tensor on, rows are added by one rank each (docs/results/links.md): later than of all_reduce,
+#: as a row is one SM's in both shots.
+TWO_SHOT_BYTES = 768 << 10
+
+
+def by_size(nbytes: int, ranks: int, has_nvlink: bool) -> tuple[Any, dict[str, str]] | None:
+    """The program, and its arguments, where each rank would send ``nbytes`` in one shot; None if it is none of them."""
+    if has_nvlink and ranks > 2 and (nbytes >= TWO_SHOT_BYTES * (ranks - 1) or nbytes > ONE_SHOT_BYTES):
+        return (two_shot_rms_norm_program, {}) if nbytes <= TWO_SHOT_LL128_BYTES[1] * (ranks - 1) else None
+    if nbytes > ONE_SHOT_BYTES:
+        return None
     if nbytes <= 2 * LL_BYTES:
         return ll_rms_norm_program, {"protocol": "ll"}
     if nbytes <= LL128_BYTES and has_nvlink:

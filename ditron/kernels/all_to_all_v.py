@@ -382,6 +382,8 @@ def all_to_all_v_candidates(problem: Problem) -> Iterator[Options]:
     for options in stored_candidates(problem):
         if options["algorithm"] in ("ll", "ll128"):
             yield options
+    if 1 << 20 <= problem.sent_bytes <= 16 << 20:
+        yield from ({"algorithm": "ll128", "block": BLOCKS["ll128"], "programs": programs} for programs in (264, 528))
     if problem.sent_bytes >= 32 << 10:
         yield from ({"algorithm": "stored", "block": block} for block in (BLOCK, BLOCK // 2))
         yield from ({"algorithm": "stored", "block": BLOCK, "programs": programs} for programs in (132, 264))
@@ -455,6 +457,8 @@ def all_to_all_v(
             chosen["programs"] = 4
         elif algorithm == "stored":
             chosen["block"] = BLOCK
+        elif algorithm == "ll128":  # a program for each block, up to many: one that has several gets them in turns
+            chosen["programs"] = 8 * group.sms
         schedule = chosen | schedule
         kept = max_rows * width if algorithm == "stored" else x.numel()
         flat, received = aligned(x).view(-1), out.view(-1)

@@ -102,9 +102,9 @@ def take_rows_kernel(
     tokens,
     capacity,
     senders,
+    block_m,
     epoch,
     H: tl.constexpr,
-    BM: tl.constexpr,
     RANKS: tl.constexpr,
 ):
     """``rows`` [max_rows, H] in the order of the experts, zeros for padding, when all other ranks' have arrived."""
@@ -115,7 +115,7 @@ def take_rows_kernel(
     inbox_ptr += (epoch % 2).to(tl.int64) * RANKS * capacity * H
     inbox_ptr = dl.consume_token(inbox_ptr, token)
     column = tl.arange(0, triton.next_power_of_2(H))
-    for row in range(tl.program_id(0), tl.load(num_tiles_ptr) * BM, tl.num_programs(0)):
+    for row in range(tl.program_id(0), tl.load(num_tiles_ptr) * block_m, tl.num_programs(0)):
         slot = tl.load(row_slot_ptr + row)
         stage = slot // tokens
         source = (own + stage) % RANKS
@@ -139,6 +139,7 @@ def take_rows_kernel(
     },
     sample_args=dispatch_sample,
     max_nodes=1,
+    do_not_specialize=("route_row", "row_slot"),
 )
 def ep_dispatch_program(
     x,
@@ -194,9 +195,9 @@ def ep_dispatch_program(
         tokens,
         capacity,
         senders,
+        block_m,
         epoch,
         H=width,
-        BM=block_m,
         RANKS=num_ranks,
         num_warps=num_warps,
     )
@@ -274,6 +275,7 @@ def combine_sample(ranks: int, generator: torch.Generator) -> dict[str, Any]:
     },
     sample_args=combine_sample,
     max_nodes=1,
+    do_not_specialize=("route_row", "route_weight"),
 )
 def ep_combine_program(
     y,

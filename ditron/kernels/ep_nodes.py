@@ -104,10 +104,10 @@ def take_put_rows_kernel(
     tokens,
     capacity,
     max_blocks,
+    block_m,
     epoch,
     H: tl.constexpr,
     TB: tl.constexpr,
-    BM: tl.constexpr,
     RANKS: tl.constexpr,
 ):
     """``rows`` [max_rows, H] in the order of the experts, zeros for padding, when all other ranks' have arrived."""
@@ -117,7 +117,7 @@ def take_put_rows_kernel(
         arrived = dl.wait(arrived_ptr + source * max_blocks, tl.cdiv(tokens, TB), epoch)
         inbox_ptr = dl.consume_token(inbox_ptr, arrived)
     column = tl.arange(0, triton.next_power_of_2(H))
-    for row in range(tl.program_id(0), tl.load(num_tiles_ptr) * BM, tl.num_programs(0)):
+    for row in range(tl.program_id(0), tl.load(num_tiles_ptr) * block_m, tl.num_programs(0)):
         place = tl.load(row_slot_ptr + row)
         stage = place // tokens
         token = place - stage * tokens
@@ -168,6 +168,7 @@ def dispatch_sample(ranks: int, generator: torch.Generator) -> dict[str, Any]:
         "top_k": 8,
     },
     sample_args=dispatch_sample,
+    do_not_specialize=("route_row", "row_slot"),
 )
 def ep_dispatch_nodes_program(
     x,
@@ -221,10 +222,10 @@ def ep_dispatch_nodes_program(
         tokens,
         capacity,
         max_blocks,
+        block_m,
         epoch,
         H=width,
         TB=block,
-        BM=block_m,
         RANKS=num_ranks,
         num_warps=num_warps,
     )
@@ -365,6 +366,7 @@ def combine_sample(ranks: int, generator: torch.Generator) -> dict[str, Any]:
         "top_k": 8,
     },
     sample_args=combine_sample,
+    do_not_specialize=("route_row", "route_weight"),
 )
 def ep_combine_nodes_program(
     y,

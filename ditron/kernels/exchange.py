@@ -4,6 +4,11 @@ or a tensor in registers, as words.
 The memory that peers write to has two halves, used in turns by the epoch's parity, so that nobody asks before it
 writes, and no acknowledgement is sent: a rank that writes in call e + 2 has ended its call e + 1, in which it took
 something from every rank. Each rank sent that after its own call e had ended, so nobody still reads the half of e.
+
+Where every message is answered by one of the same call, as a part of a sum by the sum, one half is enough: ``blocks``
+is 0 for the functions below, and ``halves`` 1 for :func:`packet_boxes`. A rank sends the next message after a call in
+which it took the answer, which was sent when the message had been read. The next answer follows the next message, which
+its rank sent after a call in which it had read the answer before.
 """
 
 from __future__ import annotations
@@ -38,10 +43,10 @@ __all__ = [
 WORDS_OF_THREAD = 4
 
 
-def packet_boxes(blocks: Any, block: int, dtype: torch.dtype, name: str = "boxes") -> Any:
-    """Memory of a host program for two times ``blocks`` messages of each rank, of ``block`` elements."""
+def packet_boxes(blocks: Any, block: int, dtype: torch.dtype, name: str = "boxes", halves: int = 2) -> Any:
+    """Memory of a host program for ``halves`` times ``blocks`` messages of each rank, of ``block`` elements."""
     words = packet_layout.packet_bytes(block * dtype.itemsize) // 8
-    return dh.symm_zeros(2 * blocks * dh.num_ranks() * words, dtype=torch.int64, name=name)
+    return dh.symm_zeros(halves * blocks * dh.num_ranks() * words, dtype=torch.int64, name=name)
 
 
 def word_boxes(words: int, name: str) -> Any:
@@ -73,7 +78,10 @@ def receive_block(inbox_ptr, arrived_ptr, block, at, mask, sender, capacity, epo
 
 @ditron.jit
 def _box(boxes_ptr, block, blocks, sender, epoch, BLOCK: tl.constexpr, DTYPE: tl.constexpr):
-    """Where, in memory for two times ``blocks`` messages of each rank, a block of ``sender`` arrives in this call."""
+    """Where, in memory for two times ``blocks`` messages of each rank, a block of ``sender`` arrives in this call.
+
+    In memory of one half, ``blocks`` is 0.
+    """
     place = (epoch % 2).to(tl.int64) * blocks + block
     return boxes_ptr + (place * dl.num_ranks() + sender) * (dl.packet_bytes(block_bytes(BLOCK, DTYPE)) // 8)
 

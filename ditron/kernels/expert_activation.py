@@ -36,7 +36,7 @@ def store_quantized(values, out_ptr, scale_ptr, row, col, N):
     tl.store(scale_ptr + row * (N // 128) + block, scale, mask=block < N // 128)
 
 
-@ditron.jit
+@ditron.jit(do_not_specialize=["tokens"])
 def quantize_kernel(x_ptr, out_ptr, scale_ptr, tokens, N, ROWS: tl.constexpr, COLS: tl.constexpr):
     """``out`` [tokens, N] and ``scale`` [tokens, N / 128] of ``x`` [tokens, N]."""
     parts = tl.cdiv(N, COLS)
@@ -49,15 +49,13 @@ def quantize_kernel(x_ptr, out_ptr, scale_ptr, tokens, N, ROWS: tl.constexpr, CO
 
 
 @ditron.jit
-def swiglu_kernel(
-    x_ptr, out_ptr, scale_ptr, num_tiles_ptr, N, BLOCK_M: tl.constexpr, ROWS: tl.constexpr, COLS: tl.constexpr
-):
+def swiglu_kernel(x_ptr, out_ptr, scale_ptr, num_tiles_ptr, N, block_m, ROWS: tl.constexpr, COLS: tl.constexpr):
     """``out`` [max_rows, N] = silu of ``x``'s [max_rows, 2 * N] left half times its right half, of the plan's rows.
 
     Quantized, with ``scale`` [max_rows, N / 128], if that is given.
     """
     parts = tl.cdiv(N, COLS)
-    items = tl.load(num_tiles_ptr) * (BLOCK_M // ROWS) * parts
+    items = tl.load(num_tiles_ptr) * (block_m // ROWS) * parts
     for item in range(tl.program_id(0), items, tl.num_programs(0)):
         row = (item // parts * ROWS + tl.arange(0, ROWS)).to(tl.int64)[:, None]
         col = (item % parts * COLS + tl.arange(0, COLS))[None, :]
@@ -72,12 +70,10 @@ def swiglu_kernel(
 
 
 @ditron.jit
-def swiglu_backward_kernel(
-    grad_ptr, x_ptr, out_ptr, num_tiles_ptr, N, BLOCK_M: tl.constexpr, ROWS: tl.constexpr, COLS: tl.constexpr
-):
+def swiglu_backward_kernel(grad_ptr, x_ptr, out_ptr, num_tiles_ptr, N, block_m, ROWS: tl.constexpr, COLS: tl.constexpr):
     """``out`` [max_rows, 2 * N] = gradient of ``x`` [max_rows, 2 * N] from ``grad`` [max_rows, N]."""
     parts = tl.cdiv(N, COLS)
-    items = tl.load(num_tiles_ptr) * (BLOCK_M // ROWS) * parts
+    items = tl.load(num_tiles_ptr) * (block_m // ROWS) * parts
     for item in range(tl.program_id(0), items, tl.num_programs(0)):
         row = (item // parts * ROWS + tl.arange(0, ROWS)).to(tl.int64)[:, None]
         col = (item % parts * COLS + tl.arange(0, COLS))[None, :]
@@ -109,7 +105,7 @@ def swiglu_rows(rows: torch.Tensor, tables: list[torch.Tensor], *, group: AnyGro
         out = torch.empty(plan.max_rows, rows.shape[1] // 2, dtype=rows.dtype, device=rows.device)
         grid, constants = _schedule(group)
         swiglu_kernel[grid](
-            aligned(rows), out, None, plan.num_tiles, out.shape[1], BLOCK_M=plan.block_m, num_warps=4, **constants
+            aligned(rows), out, None, plan.num_tiles, out.shape[1], block_m=plan.block_m, num_warps=4, **constants
         )
         return out
 
@@ -124,7 +120,7 @@ def swiglu_rows_1x128(
         N = rows.shape[1] // 2
         out, scale = _quantized(plan.max_rows, N, rows.device)
         grid, constants = _schedule(group, columns=SCALE_BLOCK)
-        options = {"BLOCK_M": plan.block_m, "num_warps": 4, **constants}
+        options = {"block_m": plan.block_m, "num_warps": 4, **constants}
         swiglu_kernel[grid](aligned(rows), out, scale, plan.num_tiles, N, **options)
         return out, scale
 
@@ -166,6 +162,6 @@ def swiglu_rows_backward(
     with in_group(group, "swiglu_rows_backward") as group:
         out = torch.empty_like(rows, memory_format=torch.contiguous_format)
         grid, constants = _schedule(group)
-        options = {"BLOCK_M": plan.block_m, "num_warps": 4, **constants}
+        options = {"block_m": plan.block_m, "num_warps": 4, **constants}
         swiglu_backward_kernel[grid](aligned(grad), aligned(rows), out, plan.num_tiles, grad.shape[1], **options)
         return out

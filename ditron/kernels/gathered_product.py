@@ -25,7 +25,54 @@ from ditron.kernels.tiles import (
     tile_position,
 )
 
-__all__ = ["ag_gemm_kernel", "multiply_gathered"]
+__all__ = [
+    "MOST_REGISTERS",
+    "PUSH_REGISTERS",
+    "SM_REGISTERS",
+    "ag_gemm_kernel",
+    "multiply_gathered",
+    "push_pieces_kernel",
+]
+
+#: Of a thread that stores pieces; of any thread at most; of an SM.
+PUSH_REGISTERS, MOST_REGISTERS, SM_REGISTERS = 32, 255, 1 << 16
+
+
+@ditron.jit
+def push_pieces_kernel(
+    a_ptr,
+    gathered_ptr,
+    arrived_ptr,
+    rows,
+    K,
+    BM: tl.constexpr,
+    PIECES: tl.constexpr,
+    COUNT: tl.constexpr,
+    BLOCK: tl.constexpr,
+):
+    """Store the rows of ``a`` [rows, K] in ``gathered`` [ranks, rows, K] of every other rank, and count each piece.
+
+    A program stores every P-th block of a piece; the shares of all are ``COUNT``. The rank before this one, which needs
+    them first, is the first.
+    """
+    own = dl.rank()
+    ranks = dl.num_ranks()
+    programs = tl.num_programs(0)
+    share = tl.where(tl.program_id(0) == 0, COUNT - programs + 1, 1)
+    tiles_m = tl.cdiv(rows, BM)
+    for step in range(1, ranks):
+        peer = (own + ranks - step) % ranks
+        theirs_ptr = dl.symm_at(gathered_ptr + own.to(tl.int64) * rows * K, peer)
+        for piece in range(PIECES):
+            first = tl.minimum(tiles_m * piece // PIECES * BM, rows)
+            last = tl.minimum(tiles_m * (piece + 1) // PIECES * BM, rows)
+            blocks = tl.cdiv((last - first) * K, BLOCK)
+            for block in range(tl.program_id(0), blocks, programs):
+                at = block * BLOCK + tl.arange(0, BLOCK)
+                mask = at < (last - first) * K
+                from_row = first.to(tl.int64) * K
+                tl.store(theirs_ptr + from_row + at, tl.load(a_ptr + from_row + at, mask=mask), mask=mask)
+            dl.notify(arrived_ptr + own * PIECES + piece, peer, share, op="add")
 
 
 @ditron.jit(do_not_specialize=["epoch"])
@@ -55,14 +102,19 @@ def ag_gemm_kernel(
     SCALE_B: tl.constexpr,
     PROMOTE: tl.constexpr,
     HAS_NODES: tl.constexpr,
+    COUNT: tl.constexpr,
 ):
-    """Tiles of C ``[ranks, rows, N]``, each after its piece of A has arrived; a shard has ``PIECES`` of them."""
+    """Tiles of C ``[ranks, rows, N]``, each after its piece of A has arrived; a shard has ``PIECES`` of them.
+
+    The signal of a piece that has arrived is ``COUNT`` times the epoch.
+    """
     ranks = dl.num_ranks()
     own = dl.rank()
     tiles_m = tl.cdiv(rows, BM)
     tiles_n = tl.cdiv(N, BN)
     waited = own * PIECES
-    token = dl.wait(arrived_ptr + waited, 0, epoch)
+    goal = epoch * COUNT
+    token = dl.wait(arrived_ptr + waited, 0, goal)
     if PROMOTE:
         acc = tl.zeros((BM, BN), tl.float32)
     for tile in tl.range(tl.program_id(0), ranks * tiles_m * tiles_n, PROGRAMS, flatten=True):
@@ -82,7 +134,7 @@ def ag_gemm_kernel(
             source = gathered_desc
             source_shard = shard
             if piece != waited:
-                token = dl.wait(arrived_ptr + piece, 1, epoch)
+                token = dl.wait(arrived_ptr + piece, 1, goal)
             row = dl.consume_token(m * BM, token)
             if SCALE_A != "none":
                 scales = dl.consume_token(scales_of_shard(gathered_scale_ptr, shard, rows, K, SCALE_A), token)
@@ -143,6 +195,7 @@ def multiply_gathered(
     promote: int = 0,
     maxnreg: int | None = None,
     has_nodes: bool = False,
+    count: int = 1,
 ) -> None:
     """Launch the kernel; ``scales`` of a, of the gathered shards, and of b."""
     (rows, K), N, ranks = a.shape, c.shape[1], dh.num_ranks()
@@ -172,6 +225,7 @@ def multiply_gathered(
         SCALE_B=kinds[1],
         PROMOTE=promote,
         HAS_NODES=has_nodes,
+        COUNT=count,
         num_warps=num_warps,
         num_stages=stages,
         **({} if maxnreg is None else {"maxnreg": maxnreg}),

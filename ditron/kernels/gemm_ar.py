@@ -33,13 +33,21 @@ from ditron_compiler.errors import DitronError
 
 __all__ = ["gemm_ar"]
 
-#: Up to so many rows, the kernel that computes the product sends its tiles (docs/results/links.md).
-FUSED_ROWS = 64
+#: Up to so many rows, the kernel that computes the product sends its tiles to all ranks (docs/results/links.md); of
+#: more than two ranks up to so many bytes sent by each, above which two shots send less (docs/results/tuning.md).
+FUSED_ROWS, FUSED_BYTES = 64, 800 << 10
+
+
+def is_fused(ranks: int, rows: int, nbytes: int) -> bool:
+    """Whether one kernel computes and sends ``rows`` where nothing is measured, of which each rank sends ``nbytes``."""
+    return rows <= FUSED_ROWS and (ranks == 2 or nbytes <= FUSED_BYTES)
 
 
 def gemm_ar_rule(problem: Problem) -> Rule:
-    if problem.rows <= FUSED_ROWS and next(fused_candidates(problem), None):
-        return Rule({"algorithm": "fused"}, f"one kernel takes up to {FUSED_ROWS} rows that TMA can address")
+    sent = problem.rows * problem.N * problem.itemsize * (problem.ranks - 1)
+    if is_fused(problem.ranks, problem.rows, sent) and next(fused_candidates(problem), None):
+        limit = f"{FUSED_ROWS} rows" + (f", of which {FUSED_BYTES >> 10} KB are sent," if problem.ranks > 2 else "")
+        return Rule({"algorithm": "fused"}, f"one kernel takes up to {limit} that TMA can address")
     return product_rule(problem, 4)
 
 
@@ -127,7 +135,7 @@ def gemm_ar(
             sent = 2 * sent_bytes(group, summed) / group.num_ranks
             run_by_nccl("gemm_ar", group, sent, summed, lambda by: dist.all_reduce(summed, group=by))
             return out
-        if algorithm == "fused" or algorithm is None and M <= FUSED_ROWS:
+        if algorithm == "fused" or algorithm is None and is_fused(group.num_ranks, M, sent_bytes(group, out)):
             weight, b_is_kn = weight_layout(b)
             if scales is None and fits_tile_kernel(group, a, weight):
                 program, chosen = fused_schedule(M, b_is_kn, group, schedule)

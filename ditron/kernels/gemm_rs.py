@@ -56,10 +56,62 @@ from ditron.kernels.tiles import (
 )
 from ditron.tuning.lookup import tuned
 from ditron.tuning.problem import Options, Problem
-from ditron.tuning.registry import tunable
+from ditron.tuning.registry import Rule, tunable
 from ditron_compiler.errors import DitronError
 
 __all__ = ["gemm_rs", "gemm_rs_program"]
+
+
+@ditron.jit
+def publish_tile(
+    counts_ptr, arrived_ptr, tile, tiles_m, tiles_n, PIECES: tl.constexpr, PIECE: tl.constexpr, STORES: tl.constexpr
+):
+    """Count a stored tile, at its owner or for the copy stream: those of a piece add up to ``PIECE``.
+
+    ``tile`` is twice the number of its piece among those of all shards, and 1 for the piece's first tile.
+    """
+    own = dl.rank()
+    piece = tile // 2 % PIECES
+    rows_of_tiles = tiles_m * (piece + 1) // PIECES - tiles_m * piece // PIECES
+    share = tl.where(tile % 2 == 1, PIECE - rows_of_tiles * tiles_n + 1, 1)
+    if STORES:
+        dl.notify(arrived_ptr + own * PIECES + piece, tile // 2 // PIECES, share, op="add")
+    else:
+        dl.notify(counts_ptr + tile // 2, own, share, op="add", scope="gpu")
+
+
+@ditron.jit
+def scaled_columns(
+    result,
+    part: tl.constexpr,
+    scale_a_ptr,
+    scale_b_ptr,
+    shard,
+    row,
+    col,
+    rows,
+    N,
+    BM: tl.constexpr,
+    BN: tl.constexpr,
+    PARTS: tl.constexpr,
+    SCALE_A: tl.constexpr,
+    SCALE_B: tl.constexpr,
+):
+    """One of ``PARTS`` ranges of a tile's columns, times the scales of its rows in ``shard`` and of the columns."""
+    columns = columns_of(result, part, PARTS)
+    if SCALE_A != "none":
+        scale_a_ptr += shard * rows if SCALE_A == "row" else 0
+        columns = scale_tile(columns, scale_a_ptr, scale_b_ptr, row, col, rows, N, BM, BN // PARTS, SCALE_A, SCALE_B)
+    return columns
+
+
+@ditron.jit
+def load_rows(ptr, row, col, rows, N, HEIGHT: tl.constexpr, WIDTH: tl.constexpr):
+    """A tile, or some of its columns, of ``[rows, N]`` by loads of all threads."""
+    at_row = row + tl.arange(0, HEIGHT)
+    at_col = col + tl.arange(0, WIDTH)
+    at = at_row.to(tl.int64)[:, None] * N + at_col[None, :]
+    return tl.load(ptr + at, mask=(at_row < rows)[:, None] & (at_col < N)[None, :], other=0.0)
 
 
 @ditron.jit(do_not_specialize=["epoch"])
@@ -70,12 +122,13 @@ def gemm_rs_kernel(
     scale_b_ptr,
     out_desc,
     outbox_desc,
-    inbox_desc,
+    inbox_ptr,
     counts_ptr,
     arrived_ptr,
     rows,
     N,
     K,
+    capacity,
     epoch,
     BM: tl.constexpr,
     BN: tl.constexpr,
@@ -90,24 +143,36 @@ def gemm_rs_kernel(
     SCALE_A: tl.constexpr,
     SCALE_B: tl.constexpr,
     PROMOTE: tl.constexpr,
+    STORES: tl.constexpr,
+    PUBLISH_AT: tl.constexpr,
 ):
-    """Other ranks' tiles to the outbox ``[ranks, rows, N]``, the own ones plus the inbox's to ``out`` [rows, N]."""
+    """Other ranks' tiles to the outbox ``[ranks, rows, N]``, the own ones plus the inbox's to ``out`` [rows, N].
+
+    With ``STORES`` there is no outbox: a tile is stored in its owner's inbox ``[2, ranks, rows, N]``, whose halves are
+    used in turns as exchange.py explains, and counted there.
+    """
     own = dl.rank()
+    half = (epoch % 2).to(tl.int32)
     tiles_m = tl.cdiv(rows, BM)
     tiles_n = tl.cdiv(N, BN)
-    k_steps = tl.cdiv(K, BK)
-    publish_at = tl.minimum(4, k_steps - 1)  # by then the stores of the tile before have completed: nothing waits
-    counted = -1  # piece of the tile before, which is not published yet, and what it counts
-    share = 0
+    k_steps = tl.maximum(tl.cdiv(K, BK), 2)  # beyond K are zeros
+    # A tile is published in the loop over K of the next one: by then its stores have completed, and nothing waits. Not
+    # in the last step, which Triton puts behind the epilogue, where own tiles wait for what other ranks publish.
+    publish_at = tl.minimum(PUBLISH_AT, k_steps - 2)
+    if STORES:
+        place = half.to(tl.int64) * RANKS * capacity + own.to(tl.int64) * rows
+        boxes = ()
+        for other in tl.static_range(1, RANKS):
+            owners_ptr = dl.symm_at(inbox_ptr + place * N, (own + other) % RANKS)
+            boxes = boxes + (tl.make_tensor_descriptor(owners_ptr, [rows, N], [N, 1], [BM, BN // PARTS]),)
+    stored = -1  # the tile before, which is not published yet (publish_tile)
     if PROMOTE:
         acc = tl.zeros((BM, BN), tl.float32)
     for tile in tl.range(tl.program_id(0), RANKS * tiles_m * tiles_n, PROGRAMS, flatten=True):
         shard, m, n = tile_position(tile, tiles_m, tiles_n, (own + 1) % RANKS, RANKS, GROUP)
-        piece, first, tile_rows = piece_of(m, tiles_m, PIECES)
-        before = counted
-        before_share = share
-        counted = tl.where(shard == own, -1, shard * PIECES + piece)
-        share = tl.where((m == first) & (n == 0), PIECE - tile_rows * tiles_n + 1, 1)
+        piece, first, _ = piece_of(m, tiles_m, PIECES)
+        before = stored
+        stored = tl.where(shard == own, -1, (shard * PIECES + piece) * 2 + ((m == first) & (n == 0)).to(tl.int32))
         if PROMOTE:
             sums = tl.zeros((BM, BN), tl.float32)
         else:
@@ -137,56 +202,45 @@ def gemm_rs_kernel(
             if PROMOTE:
                 sums, acc = promoted(sums, acc, k, k_steps, PROMOTE)
             if (k == publish_at) & (before >= 0):
-                dl.notify(counts_ptr + before, own, before_share, op="add", scope="gpu")
+                publish_tile(counts_ptr, arrived_ptr, before, tiles_m, tiles_n, PIECES, PIECE, STORES)
         result = sums if PROMOTE else acc
         if shard == own:  # each branch scales: Triton 3.6 cannot fuse the loops with more than the branches behind
             for part in tl.static_range(PARTS):
-                total = columns_of(result, part, PARTS)
                 col = n * BN + part * (BN // PARTS)
-                if SCALE_A != "none":
-                    first_scale = shard * rows if SCALE_A == "row" else 0
-                    total = scale_tile(
-                        total,
-                        scale_a_ptr + first_scale,
-                        scale_b_ptr,
-                        m * BM,
-                        col,
-                        rows,
-                        N,
-                        BM,
-                        BN // PARTS,
-                        SCALE_A,
-                        SCALE_B,
-                    )
+                total = scaled_columns(
+                    result, part, scale_a_ptr, scale_b_ptr, shard, m * BM, col, rows, N, BM, BN, PARTS, SCALE_A, SCALE_B
+                )
+                box_ptr = inbox_ptr
+                for other in tl.static_range(1, RANKS):  # all waits, then all loads: none is behind another
+                    sender = (own + other) % RANKS
+                    token = dl.wait(arrived_ptr + sender * PIECES + piece, 1, epoch * PIECE if STORES else epoch)
+                    box_ptr = dl.consume_token(box_ptr, token)
+                if STORES:
+                    box_ptr += half.to(tl.int64) * RANKS * capacity * N
                 for other in tl.static_range(1, RANKS):
                     sender = (own + other) % RANKS
-                    token = dl.wait(arrived_ptr + sender * PIECES + piece, 1, epoch)
-                    theirs = inbox_desc.load([sender, dl.consume_token(m * BM, token), col])
-                    total += theirs.reshape(BM, BN // PARTS).to(tl.float32)
+                    theirs_ptr = box_ptr + sender.to(tl.int64) * rows * N
+                    total += load_rows(theirs_ptr, m * BM, col, rows, N, BM, BN // PARTS).to(tl.float32)
                 store_columns(out_desc, 0, m * BM, col, total)
-        elif SCALE_A == "none":
+        elif SCALE_A == "none" and not STORES:
             store_tile(outbox_desc, shard, m * BM, n * BN, result, PARTS)
         else:
+            if STORES:
+                box = boxes[0]
+                for other in tl.static_range(2, RANKS):
+                    if shard == (own + other) % RANKS:
+                        box = boxes[other - 1]
             for part in tl.static_range(PARTS):
-                columns = columns_of(result, part, PARTS)
                 col = n * BN + part * (BN // PARTS)
-                first_scale = shard * rows if SCALE_A == "row" else 0
-                columns = scale_tile(
-                    columns,
-                    scale_a_ptr + first_scale,
-                    scale_b_ptr,
-                    m * BM,
-                    col,
-                    rows,
-                    N,
-                    BM,
-                    BN // PARTS,
-                    SCALE_A,
-                    SCALE_B,
+                columns = scaled_columns(
+                    result, part, scale_a_ptr, scale_b_ptr, shard, m * BM, col, rows, N, BM, BN, PARTS, SCALE_A, SCALE_B
                 )
-                store_columns(outbox_desc, shard, m * BM, col, columns)
-    if counted >= 0:
-        dl.notify(counts_ptr + counted, own, share, op="add", scope="gpu")
+                if STORES:
+                    box.store([m * BM, col], columns.to(box.dtype))
+                else:
+                    store_columns(outbox_desc, shard, m * BM, col, columns)
+    if stored >= 0:
+        publish_tile(counts_ptr, arrived_ptr, stored, tiles_m, tiles_n, PIECES, PIECE, STORES)
 
 
 @ditron.program(
@@ -235,22 +289,31 @@ def gemm_rs_program(
     use_fast_accum=False,
     maxnreg=MAX_REGISTERS,
     promoted_products=1024,
+    stores=False,
+    copy_streams=1,
+    publish_at=4,
 ):
     """``out`` [rows, N] = own rows of the sum over ranks of ``a`` [ranks * rows, K] times ``b`` [N, K] transposed.
 
     ``num_ranks`` is the group's. ``b`` is ``[K, N]`` if b_is_kn. Memory is kept for up to ``capacity`` rows. A shard
-    travels in ``pieces``, at most as many as it has rows of tiles. ``scale_a`` and ``scale_b`` are scales of the given
-    kinds, flat (scales.py).
+    travels in ``pieces``, at most as many as it has rows of tiles, by ``copy_streams``; with ``stores``, tiles are
+    stored in their owner's memory by the kernel. A tile is counted ``publish_at`` steps into the next one's loop over
+    K. ``scale_a`` and ``scale_b`` are scales of the given kinds, flat (scales.py).
     """
     rank, ranks, epoch = dh.rank(), dh.num_ranks(), dh.epoch()
     (rows, N), K = out.shape, a.shape[1]
-    outbox = dh.empty(ranks * capacity, N, dtype=out.dtype, name="outbox")
-    inbox = dh.symm_empty(ranks * capacity, N, dtype=out.dtype, name="inbox")
-    counts = dh.symm_zeros(ranks * pieces, dtype=torch.int64, name="counts")
-    arrived = dh.symm_zeros(ranks * pieces, dtype=torch.int64, name="arrived")
-    done = dh.symm_zeros(ranks, dtype=torch.int64, name="done")
     BM, BN, BK = block
     columns = (BM, BN // parts)
+    stores = stores and num_ranks > 1
+    arrived = dh.symm_zeros(ranks * pieces, dtype=torch.int64, name="arrived")
+    if stores:
+        inbox = dh.symm_empty(2, ranks * capacity, N, dtype=out.dtype, name="inbox")
+        outbox = counts = None
+    else:
+        inbox = dh.symm_empty(ranks * capacity, N, dtype=out.dtype, name="inbox")
+        outbox = dh.empty(ranks * capacity, N, dtype=out.dtype, name="outbox")
+        counts = dh.symm_zeros(ranks * pieces, dtype=torch.int64, name="counts")
+        done = dh.symm_zeros(ranks, dtype=torch.int64, name="done")
 
     tiles = ranks * dh.cdiv(rows, BM) * dh.cdiv(N, BN)
     gemm_rs_kernel[(dh.minimum(programs, tiles),)](
@@ -259,13 +322,14 @@ def gemm_rs_program(
         scale_a,
         scale_b,
         shards_descriptor(out, 1, rows, N, columns),
-        shards_descriptor(outbox, ranks, rows, N, columns),
-        shards_descriptor(inbox, ranks, rows, N, columns),
+        None if stores else shards_descriptor(outbox, ranks, rows, N, columns),
+        inbox,
         counts,
         arrived,
         rows,
         N,
         K,
+        capacity,
         epoch,
         BM=BM,
         BN=BN,
@@ -280,35 +344,68 @@ def gemm_rs_program(
         SCALE_A=scale_a_kind,
         SCALE_B=scale_b_kind,
         PROMOTE=promote_every(a.dtype, scale_a_kind, BK, 0 if use_fast_accum else promoted_products),
+        STORES=stores,
+        PUBLISH_AT=publish_at,
         num_warps=num_warps,
         num_stages=stages,
         **({} if maxnreg is None else {"maxnreg": maxnreg}),
     )
-    with dh.stream("copy"):
-        for step in dh.range(1, ranks):  # what the call before sent to this rank has been added
-            dh.signal_write(done[rank], epoch, (rank + step) % ranks)
+    if stores:
+        return
+
+    def push(copier: int) -> None:
         for step in dh.range(1, ranks):
             owner = (rank + step) % ranks
             dh.signal_wait(done[owner], epoch)
-            for piece in range(pieces):
+            for piece in range(copier, pieces, copy_streams):
                 first, last = piece_rows(rows, BM, piece, pieces)
                 dh.signal_wait(counts[owner * pieces + piece], epoch * PIECE)
                 source = outbox[owner * rows + first : owner * rows + last]
                 dh.rank_copy(source, inbox[rank * rows + first : rank * rows + last], owner)
                 dh.signal_write(arrived[rank * pieces + piece], epoch, owner)
 
+    with dh.stream("copy"):
+        for step in dh.range(1, ranks):  # what the call before sent to this rank has been added
+            dh.signal_write(done[rank], epoch, (rank + step) % ranks)
+        push(0)
+    for copier in range(1, copy_streams):  # of one, the steps between two copies are exposed
+        with dh.stream(f"copy{copier}"):
+            push(copier)
+
+
+def copy_streams_for(ranks: int) -> Options:
+    """With more than one peer, two streams copy: what one has between two copies would be exposed
+    (docs/results/tensor-parallel.md).
+    """
+    return {"copy_streams": 2} if ranks > 2 else {}
+
+
+def gemm_rs_rule(problem: Problem) -> Rule:
+    """What :func:`gemm_rs` runs where nothing is measured."""
+    rule = product_rule(problem, 4)
+    if rule.options["algorithm"] != "overlapped":
+        return rule
+    return Rule(rule.options | copy_streams_for(problem.ranks), rule.why)
+
 
 @tunable(
     "gemm_rs",
-    rule=lambda problem: product_rule(problem, 4),
+    rule=gemm_rs_rule,
     on_nodes=lambda problem: product_node_rule(problem, 4),
     node_algorithms=("overlapped", "nccl"),
+    one_node_arguments=("copy_streams", "stores"),
     named_only=("nccl",),
     space=lambda problem, sms: tile_space(problem, sms, (1, 2, 4, 8), stages=3, halves=2),
 )
 def gemm_rs_candidates(problem: Problem) -> Iterator[Options]:
     """Schedules of :func:`gemm_rs`; NCCL adds in the dtype of the tensors."""
-    yield from tile_candidates(problem, (4, 2, 8, 1), stages=5)
+    tiles = list(tile_candidates(problem, (4, 2, 8, 1), stages=5))
+    yield from tiles
+    if problem.ranks > 2:
+        yield from (options | {"copy_streams": 2} for options in tiles if options["pieces"] in (2, 4))
+    if problem.ranks > 2 and problem.sent_bytes <= 32 << 20:  # above, copies were ahead on every shape
+        large = [options for options in tiles if options["block"][1] == 256 and options["pieces"] in (2, 4)]
+        yield from (options | {"stores": True, "parts": 4, "publish_at": 16} for options in large)
     yield from by_rank_candidates(problem)
     if problem.sent_bytes <= 24 << 20:  # above, a sum that nothing hides is behind on every shape
         yield {"algorithm": "sequential"}
@@ -388,6 +485,8 @@ def gemm_rs(
             return out
         if overlaps("gemm_rs", group, algorithm, nbytes, a, b, out, scales=scales):
             chosen = schedule_for("gemm_rs", group, rows, 4, schedule, whole_pieces=True, scales=scales)
+            if not schedule and not has_nodes and not group.small_shapes:
+                chosen |= copy_streams_for(ranks)
             if has_nodes:
                 local = ranks // len(group.nodes)
                 known = {"num_ranks": ranks, "local_ranks": local, "b_is_kn": b_is_kn}

@@ -30,6 +30,8 @@ __all__ = [
     "row_gradients_program",
 ]
 
+_ALGORITHMS = ("overlapped", "sequential")
+
 
 def _added_product(a: torch.Tensor, b: torch.Tensor, summand: torch.Tensor, out: torch.Tensor) -> None:
     torch.addmm(summand, a, b, out=out)
@@ -176,7 +178,7 @@ def ag_gemm_multi_backward(
 
 
 def _check_algorithm(what: str, algorithm: str | None) -> None:
-    if algorithm not in (None, "overlapped", "sequential"):
+    if algorithm is not None and algorithm not in _ALGORITHMS:
         raise DitronError(f"{what}: unknown algorithm {algorithm!r}: expected 'overlapped' or 'sequential'")
 
 
@@ -338,7 +340,8 @@ def gemm_rs_backward(
         grad, a = aligned(grad), aligned(a)
         grad_a, grad_b = torch.empty_like(a), torch.empty_like(b, memory_format=torch.contiguous_format)
         weight, is_kn = weight_layout(b.t())
-        algorithm, schedule = tuned("ag_gemm", group, algorithm, schedule, a.dtype, rows, K, N)
+        # ag_gemm has algorithms that are not of this operator: the best of those that are.
+        algorithm, schedule = tuned("ag_gemm", group, algorithm, schedule, a.dtype, rows, K, N, among=_ALGORITHMS)
         if overlaps("gemm_rs_backward", group, algorithm, sent_bytes(group, grad), grad, weight, grad_a):
             chosen = schedule_for("gemm_rs_backward", group, rows, 2, schedule, whole_pieces=False)
             operands = grad, weight, a, grad_a, grad_b

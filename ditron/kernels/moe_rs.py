@@ -93,6 +93,7 @@ def sample(ranks: int, generator: torch.Generator) -> dict[str, Any]:
     },
     sample_args=sample,
     max_nodes=1,
+    do_not_specialize=("route_row", "route_weight", "tiles"),
 )
 def moe_rs_program(
     rows,

@@ -169,6 +169,7 @@ def sample(ranks: int, generator: torch.Generator) -> dict[str, Any]:
     },
     sample_args=sample,
     max_nodes=1,
+    do_not_specialize=("route_row", "route_weight", "tiles"),
 )
 def moe_rs_by_stage_program(
     rows,

@@ -116,7 +116,7 @@ def columns_at(
     return columns_of(expert, first_expert, experts)
 
 
-@ditron.jit(do_not_specialize=["epoch"])
+@ditron.jit(do_not_specialize=["tile_bits", "groups", "epoch"])
 def plan_at_once_kernel(
     topk_ids_ptr,
     topk_weights_ptr,
@@ -137,15 +137,15 @@ def plan_at_once_kernel(
     first_expert,
     experts,
     most,
+    tile_bits,
+    groups,
     epoch,
     E: tl.constexpr,
     C: tl.constexpr,
     TK: tl.constexpr,
     TOP_K: tl.constexpr,
     SLICE: tl.constexpr,
-    BLOCK_M: tl.constexpr,
     RANKS: tl.constexpr,
-    GROUPS: tl.constexpr,
     FIELDS: tl.constexpr,
     PLACED: tl.constexpr,
     MAKERS: tl.constexpr,
@@ -213,12 +213,12 @@ def plan_at_once_kernel(
                 expert_rows_ptr,
                 pid,
                 most,
+                tile_bits,
+                groups,
                 MAKERS,
                 4,
                 E,
-                BLOCK_M,
                 RANKS,
-                GROUPS,
                 FIELDS,
             )
         else:
@@ -226,7 +226,7 @@ def plan_at_once_kernel(
             counts = count_routes(tl.where(column >= 0, (at < begin).to(tl.int32) * E + column, -1), 2 * E)
             counts = tl.reshape(counts, (2, E))
             before = tl.sum(tl.where(tl.arange(0, 2)[:, None] == 1, counts, 0), 0)
-            first = first_rows(tl.sum(counts, 0), BLOCK_M) + before
+            first = first_rows(tl.sum(counts, 0), tile_bits) + before
             stage, place = begin // C, begin % C + tl.arange(0, PLACED)
             mine = tl.gather(pairs, begin // TK * PAIRS + tl.arange(0, PLACED // TK * PAIRS), 0)
             own_column = columns_at(mine, stage, place, tokens, first_expert, experts, TK, TOP_K, RANKS)

@@ -10,7 +10,7 @@ import triton.language as tl
 import ditron
 import ditron.host as dh
 import ditron.language as dl
-from ditron.kernels.plan_programs import EXAMPLE, Segments, sample_of
+from ditron.kernels.plan_programs import EXAMPLE, TABLES, Segments, sample_of
 from ditron.kernels.routing_kernels import (
     check_experts,
     columns_of,
@@ -110,7 +110,7 @@ def nodes_sample(ranks: int, generator: torch.Generator) -> dict[str, Any]:
     return sample_of(ranks, generator, at_once=False)
 
 
-@ditron.program(example=EXAMPLE, sample_args=nodes_sample)
+@ditron.program(example=EXAMPLE, sample_args=nodes_sample, do_not_specialize=TABLES)
 def moe_plan_nodes_program(
     topk_ids,
     topk_weights,
@@ -174,5 +174,6 @@ def moe_plan_nodes_program(
         **sizes.of_segment,
     )
     tables = row_slot, row_route, route_row, tiles, num_tiles, expert_rows
-    of_tables = sizes.of_tables(block_m, groups, experts_at_once, makers)
-    sizes.place(ids, counts, totals, tables, place_warps, of_tables)
+    of_tables = sizes.of_tables(experts_at_once, makers)
+    of_tiles = block_m.bit_length() - 1, groups
+    sizes.place(ids, counts, totals, tables, of_tiles, place_warps, of_tables)

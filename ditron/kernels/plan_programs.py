@@ -32,7 +32,10 @@ from ditron.kernels.routing_kernels import (
     segment_routes,
 )
 
-__all__ = ["EXAMPLE", "Segments", "moe_plan_program", "sample_of"]
+__all__ = ["EXAMPLE", "TABLES", "Segments", "moe_plan_program", "sample_of"]
+
+#: Tables of a plan by their parameters: kernels do not ask for their extents, which follow from the number of tokens.
+TABLES = ("route_weight", "errors", "row_slot", "row_route", "route_row", "tiles")
 
 #: Programs that send, for all of which those that take wait: they have to fit the GPU at one time.
 MOST_SENDERS = 64
@@ -159,7 +162,7 @@ EXAMPLE = {
 }
 
 
-@ditron.program(example=EXAMPLE, sample_args=sample, max_nodes=1)
+@ditron.program(example=EXAMPLE, sample_args=sample, max_nodes=1, do_not_specialize=TABLES)
 def moe_plan_program(
     topk_ids,
     topk_weights,
@@ -205,7 +208,8 @@ def moe_plan_program(
     sizes = Segments(topk_ids, capacity, num_ranks, num_experts, is_tp, top_k, columns, places)
     tables = row_slot, row_route, route_row, tiles, num_tiles, expert_rows
     known = expert_map.shape[0] if has_map else num_experts
-    of_tables = sizes.of_tables(block_m, groups, experts_at_once, makers)
+    of_tables = sizes.of_tables(experts_at_once, makers)
+    of_tiles = block_m.bit_length() - 1, groups
     given = {"HAS_WEIGHTS": has_weights, "HAS_MAP": has_map}
     if at_once:
         placed = min(max(placed_routes, triton.next_power_of_2(top_k)), places)
@@ -226,6 +230,7 @@ def moe_plan_program(
             sizes.first,
             sizes.experts,
             expert_rows.shape[0] - 1,
+            *of_tiles,
             dh.epoch(),
             PLACED=placed,
             SLICE=sizes.slice_tokens(slice_tokens, senders, 32 * num_warps),
@@ -260,7 +265,7 @@ def moe_plan_program(
         **given,
         **sizes.of_segment,
     )
-    sizes.place(ids, counts, totals, tables, place_warps, of_tables)
+    sizes.place(ids, counts, totals, tables, of_tiles, place_warps, of_tables)
 
 
 class Segments:
@@ -312,15 +317,22 @@ class Segments:
     def totals(self) -> Any:
         return dh.zeros(2 * self.reserved * self.columns, dtype=torch.int32, name="totals")
 
-    def of_tables(self, block_m: int, groups: int, experts_at_once: int, makers: int) -> dict[str, Any]:
+    def of_tables(self, experts_at_once: int, makers: int) -> dict[str, Any]:
         """Constants of the kernel that makes tables."""
-        constants = {"BLOCK_M": block_m, "RANKS": self.num_ranks, "GROUPS": groups, "FIELDS": TILE_FIELDS}
+        constants = {"RANKS": self.num_ranks, "FIELDS": TILE_FIELDS}
         return constants | {"EXPERTS": experts_at_once, "MAKERS": makers} | self.of_segment
 
     def place(
-        self, ids: Any, counts: Any, totals: Any, tables: tuple[Any, ...], num_warps: int, of_tables: dict[str, Any]
+        self,
+        ids: Any,
+        counts: Any,
+        totals: Any,
+        tables: tuple[Any, ...],
+        of_tiles: tuple[int, int],
+        num_warps: int,
+        of_tables: dict[str, Any],
     ) -> None:
-        """Make ``tables`` of what has been exchanged."""
+        """Make ``tables`` of what has been exchanged; ``of_tiles``: the logarithm of their rows, groups of stages."""
         programs = of_tables["MAKERS"] + self.num_ranks * self.segments * (self.columns // of_tables["EXPERTS"])
         place_routes_kernel[(programs,)](
             ids,
@@ -333,6 +345,7 @@ class Segments:
             self.first,
             self.experts,
             tables[-1].shape[0] - 1,
+            *of_tiles,
             self.reserved,
             dh.epoch(),
             num_warps=num_warps,

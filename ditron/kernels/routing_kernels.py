@@ -227,10 +227,16 @@ def counted_in_segment(
 
 
 @ditron.jit
-def first_rows(totals, BLOCK_M: tl.constexpr):
+def tiles_of_rows(totals, tile_bits):
+    """How many tiles of ``1 << tile_bits`` rows so many take."""
+    return (totals + (1 << tile_bits) - 1) >> tile_bits
+
+
+@ditron.jit
+def first_rows(totals, tile_bits):
     """[E]: the first row of each expert."""
-    tiles_of = tl.cdiv(totals, BLOCK_M)
-    return (tl.cumsum(tiles_of, 0) - tiles_of) * BLOCK_M
+    tiles_of = tiles_of_rows(totals, tile_bits)
+    return (tl.cumsum(tiles_of, 0) - tiles_of) << tile_bits
 
 
 @ditron.jit
@@ -253,45 +259,49 @@ def make_tiles(
     expert_rows_ptr,
     maker,
     most,
+    tile_bits,
+    groups,
     MAKERS: tl.constexpr,
     TILES: tl.constexpr,
     E: tl.constexpr,
-    BLOCK_M: tl.constexpr,
     RANKS: tl.constexpr,
-    GROUPS: tl.constexpr,
     FIELDS: tl.constexpr,
 ):
     """Padding and tiles; ``maker`` of ``MAKERS`` takes ``TILES`` of each expert's at a time.
 
     ``arrived[i]`` [E]: rows that experts have of the first ``i`` stages. ``most``: experts of the rank that has most.
+    A tile has ``1 << tile_bits`` rows: as it and ``groups`` depend on how many tokens there are, they are no constants.
     """
     expert = tl.arange(0, E)
     within = tl.arange(0, TILES)[None, :]
     totals = arrived[RANKS]
-    tiles_of = tl.cdiv(totals, BLOCK_M)
+    tiles_of = tiles_of_rows(totals, tile_bits)
     last_tile = tl.cumsum(tiles_of, 0)  # and one more
     first_tile = last_tile - tiles_of
     if maker == 0:
         tiles = tl.sum(tiles_of, 0)
         tl.store(num_tiles_ptr, tiles)
-        tl.store(expert_rows_ptr + expert, first_tile * BLOCK_M, mask=expert < most)
-        tl.store(expert_rows_ptr + most, tiles * BLOCK_M)
+        tl.store(expert_rows_ptr + expert, first_tile << tile_bits, mask=expert < most)
+        tl.store(expert_rows_ptr + most, tiles << tile_bits)
 
-    end = first_tile * BLOCK_M + totals
+    end = (first_tile << tile_bits) + totals
     none = tl.full((E, TILES), -1, tl.int32)
-    for first in range(maker * TILES, BLOCK_M, MAKERS * TILES):  # padding
+    for first in range(maker * TILES, 1 << tile_bits, MAKERS * TILES):  # padding
         at = end[:, None] + first + within
-        tl.store(row_slot_ptr + at, none, mask=at < (last_tile * BLOCK_M)[:, None])
-        tl.store(row_route_ptr + at, none, mask=at < (last_tile * BLOCK_M)[:, None])
+        tl.store(row_slot_ptr + at, none, mask=at < (last_tile << tile_bits)[:, None])
+        tl.store(row_route_ptr + at, none, mask=at < (last_tile << tile_bits)[:, None])
 
     begin = 0  # of a group's rows of tiles, in the order of computation
     skipped = tl.zeros((E,), tl.int32)
-    for group in tl.static_range(GROUPS):  # a row of tiles belongs to the group of its last row
-        rows = arrived[(group + 1) * RANKS // GROUPS]
-        run = tl.where(rows == totals, tiles_of, rows // BLOCK_M) - skipped
+    for group in range(groups):  # a row of tiles belongs to the group of its last row
+        stages = (group + 1) * RANKS // groups
+        rows = totals
+        for ended in tl.static_range(1, RANKS):
+            rows = tl.where(stages == ended, arrived[ended], rows)
+        run = tl.where(rows == totals, tiles_of, rows >> tile_bits) - skipped
         position = begin + tl.cumsum(run, 0) - run
-        first_row = skipped * BLOCK_M
-        last_row = tl.minimum(first_row + run * BLOCK_M, totals) - 1
+        first_row = skipped << tile_bits
+        last_row = tl.minimum(first_row + (run << tile_bits), totals) - 1
         first_stage = tl.zeros((E,), tl.int32)
         last_stage = tl.zeros((E,), tl.int32)
         for ended in tl.static_range(1, RANKS):
@@ -311,7 +321,7 @@ def make_tiles(
         skipped += run
 
 
-@ditron.jit(do_not_specialize=["epoch"])
+@ditron.jit(do_not_specialize=["tile_bits", "groups", "epoch"])
 def place_routes_kernel(
     ids_ptr,
     counts_ptr,
@@ -328,15 +338,15 @@ def place_routes_kernel(
     first_expert,
     experts,
     most,
+    tile_bits,
+    groups,
     reserved,
     epoch,
     E: tl.constexpr,
     C: tl.constexpr,
     TK: tl.constexpr,
     TOP_K: tl.constexpr,
-    BLOCK_M: tl.constexpr,
     RANKS: tl.constexpr,
-    GROUPS: tl.constexpr,
     FIELDS: tl.constexpr,
     EXPERTS: tl.constexpr,
     MAKERS: tl.constexpr,
@@ -372,12 +382,12 @@ def place_routes_kernel(
             expert_rows_ptr,
             pid,
             most,
+            tile_bits,
+            groups,
             MAKERS,
             16 if E <= 256 else 4,
             E,
-            BLOCK_M,
             RANKS,
-            GROUPS,
             FIELDS,
         )
     else:
@@ -413,6 +423,6 @@ def place_routes_kernel(
             before += tl.sum(tl.where(row < this, of_rows, 0), 0)
         row = stage * segments + segment // OF_TOTAL * OF_TOTAL + rows
         before += tl.sum(tl.load(counts_ptr + row * E + column[None, :], mask=row < place, other=0), 0)
-        row = tl.gather(first_rows(totals, BLOCK_M) + before, tl.maximum(own, 0), 0) + counted - 1
+        row = tl.gather(first_rows(totals, tile_bits) + before, tl.maximum(own, 0), 0) + counted - 1
         row = tl.where(of_group >= 0, row, tl.where((own < 0) & (first == 0), -1, -2))
         place_routes(row_slot_ptr, row_route_ptr, route_row_ptr, row, exists, stage, source, tokens, token, at, TOP_K)

@@ -45,9 +45,10 @@ __all__ = [
 #: last tiles take longer than what they hide (docs/results/tuning.md).
 OVERLAPPED_BYTES = 14 << 20
 
-#: Below that, a library's product for each rank's rows hides communication, where these have so many bytes; with less,
-#: a product and a collective one after the other take less than the copies' signals (docs/results/tuning.md).
-BY_RANK_BYTES, BY_RANK_ROWS = 3 << 20, 128
+#: Up to so many bytes for each other rank, a library's product of each rank's rows hides communication, where these
+#: have ``BY_RANK_BYTES``; with less, a product and a collective one after the other take less than the copies' signals
+#: (docs/results/tuning.md).
+MOST_BY_RANK_BYTES, BY_RANK_BYTES, BY_RANK_ROWS = 14 << 20, 3 << 20, 128
 
 #: Rows of tiles of a piece that a copy engine moves: with fewer, its signals and the ends of pieces cost more than an
 #: earlier beginning brings (docs/results/tuning.md).
@@ -59,10 +60,19 @@ LL_BYTES, LL128_BYTES = 128 << 10, 8 << 20
 
 #: Up to so many bytes sent by each rank, a collective is stores of a kernel: faster than copy engines and a copy out of
 #: the workspace (docs/results/tensor-parallel.md).
-STORED_BYTES = 128 << 20
+STORED_BYTES = 192 << 20
 
 #: Elements that a program of a collective sends to each rank at once, on GPUs.
-BLOCKS = {"ll": 512, "ll128": 960, "stored": 8192, "copied": 4096, "put": 4096, "one_shot": 4096, "two_shot": 8192}
+BLOCKS = {
+    "ll": 512,
+    "ll128": 960,
+    "stored": 8192,
+    "copied": 4096,
+    "put": 4096,
+    "one_shot": 4096,
+    "two_shot": 8192,
+    "two_shot_ll128": 960,
+}
 
 #: Rows, columns and depth of the persistent kernel's tile: as fast as cuBLAS where tiles are many
 #: (docs/results/tensor-parallel.md), and one that leaves programs idle for less time where they are few.
@@ -101,8 +111,9 @@ def by_size(nbytes: int, has_nvlink: bool) -> str:
 
 def block_for(group: Group, algorithm: str) -> Options:
     """Elements that a program of a collective sends to each rank at once, small ones on the simulator."""
-    if algorithm == "ll128":  # a line of 128 bytes has 120 of a message: each of 128 threads has 16 bytes of a block
-        return {"block": 240 if group.small_shapes else BLOCKS[algorithm], "protocol": "ll128"}
+    if algorithm.endswith("ll128"):  # a line of 128 bytes has 120 of a message: each of 128 threads has 16 of a block
+        chosen = {"block": 240 if group.small_shapes else BLOCKS[algorithm]}
+        return chosen | ({"protocol": "ll128"} if algorithm == "ll128" else {})
     return {"block": 256 if group.small_shapes else BLOCKS[algorithm]}
 
 
@@ -151,7 +162,12 @@ def goes_by_rank(
         return False
     if scales is not None:
         return prefers_products_by_rank(scales, nbytes, a, b, out)
-    return nbytes < OVERLAPPED_BYTES or not fits_tile_kernel(group, a, b, out)
+    return not _hides_more(group.num_ranks, nbytes) or not fits_tile_kernel(group, a, b, out)
+
+
+def _hides_more(ranks: int, nbytes: int) -> bool:
+    """Whether the persistent kernel, which takes what it can reach, hides the bytes better than products by rank."""
+    return nbytes >= MOST_BY_RANK_BYTES * (ranks - 1)
 
 
 def _fills_products(ranks: int, rows: int, nbytes: int) -> bool:
@@ -225,7 +241,7 @@ def schedule_for(
         | {
             "pieces": pieces,
             "group_m": _group_m(rows, block, pieces),
-            "programs": group.sms,
+            "programs": max(1, group.sms - given.get("pushers", 0)),
         }
         | given
     )
@@ -257,8 +273,8 @@ def check_schedule(what: str, given: Mapping[str, Any], program: Program) -> Non
             raise DitronError(f"{what}: {name} must have {len(default)} extents, as {default}, got {value!r}")
         if isinstance(value, tuple) and any(extent & (extent - 1) for extent in extents):
             raise DitronError(f"{what}: {name} must be of powers of two, got {value!r}")
-        if name == "num_warps" and value & (value - 1):
-            raise DitronError(f"{what}: num_warps must be a power of two, got {value!r}")
+        if name in ("num_warps", "push_warps", "push_block") and value & (value - 1):
+            raise DitronError(f"{what}: {name} must be a power of two, got {value!r}")
 
 
 def check_tile_rows(what: str, tile: int, rows: int) -> None:
@@ -290,18 +306,23 @@ def _group_m(rows: int, block: tuple[int, ...], pieces: int, most: int = 8) -> i
 
 
 def product_rule(problem: Problem, most_pieces: int) -> Rule:
-    """What :func:`overlaps` and :func:`schedule_for` say on a GPU from Hopper on."""
+    """What :func:`overlaps` and :func:`schedule_for` say on a GPU from Hopper on, and :func:`goes_by_rank`."""
     sent = problem.sent_bytes // (2 if problem.operator == "gemm_ar" else 1)  # by the scatter
-    is_by_rank = problem.operator != "gemm_ar" and _fills_products(problem.ranks, problem.rows, sent)
-    below: Options = {"algorithm": "by_rank" if is_by_rank else "sequential"}
+    peers = problem.ranks - 1
+    fills = problem.operator != "gemm_ar" and _fills_products(problem.ranks, problem.rows, sent)
     if not has_tiles(problem):
-        return Rule(below, "fp32, or rows that are no multiple of 16 bytes: TMA reaches no tiles")
-    numbers = f"a rank sends {sent / 2**20:.1f} MB, and overlapping pays from {OVERLAPPED_BYTES / 2**20:.0f} MB on"
+        below = "by_rank" if fills else "sequential"
+        return Rule({"algorithm": below}, "fp32, or rows that are no multiple of 16 bytes: TMA reaches no tiles")
+    numbers = f"a rank sends {sent / 2**20:.1f} MB"
+    if fills and not _hides_more(problem.ranks, sent):
+        limits = f"from {BY_RANK_BYTES * peers >> 20} MB on and below {MOST_BY_RANK_BYTES * peers >> 20} MB"
+        return Rule({"algorithm": "by_rank"}, f"{numbers}, and products for each rank's rows pay {limits}")
+    numbers = f"{numbers}, and overlapping pays from {OVERLAPPED_BYTES >> 20} MB on"
     if sent < OVERLAPPED_BYTES:
-        least = BY_RANK_BYTES * (problem.ranks - 1)
-        by_rank = f", by products for each rank's rows from {least / 2**20:.0f} MB on"
-        has_both = problem.operator != "gemm_ar" and least < OVERLAPPED_BYTES
-        return Rule(below, numbers + (by_rank if has_both else ""))
+        least = BY_RANK_BYTES * peers
+        by_rank = f", by products for each rank's rows from {least >> 20} MB on"
+        has_both = problem.operator != "gemm_ar" and 0 < least < OVERLAPPED_BYTES
+        return Rule({"algorithm": "sequential"}, numbers + (by_rank if has_both else ""))
     if problem.operator == "gemm_ar":
         return Rule({"algorithm": "overlapped"}, numbers)
     return Rule(_tiled(problem, TILE, _most_pieces(problem.rows, most_pieces)), numbers)
@@ -326,7 +347,7 @@ def tile_candidates(problem: Problem, pieces: tuple[int, ...], **stages: int) ->
         if number <= _fewest_tiles(problem.rows, TILE) and _group_m(problem.rows, TILE, number) > 4:
             yield _tiled(problem, TILE, number) | {"group_m": 4}
     if _rounds(problem, SMALL_TILE) < 12:  # many tiles: the larger one loads less
-        for number in pieces[:2]:
+        for number in pieces[:3]:
             if number <= _fewest_tiles(problem.rows, SMALL_TILE):
                 yield _tiled(problem, SMALL_TILE, number) | stages
 
@@ -359,7 +380,8 @@ def tile_space(problem: Problem, sms: int, pieces: tuple[int, ...], stages: int,
         # much shared memory as two halves have.
         epilogue = rows * columns // 2 * problem.itemsize * (3 if rows == 64 else halves)
         fits = loaded + epilogue + _BESIDE_TILES <= SHARED_BYTES
-        return fits and options["group_m"] * options["pieces"] <= max(1, tiles)
+        in_bucket = options["pieces"] <= _fewest_tiles(problem.rows, options["block"])  # calls with fewer rows take it
+        return fits and in_bucket and options["group_m"] * options["pieces"] <= max(1, tiles)
 
     parameters = {
         "block": BLOCKS_OF_TILES,

@@ -181,8 +181,8 @@ def block_scaled_dot_step(
     ``scale_a_ptr`` is of this shard's rows in ``[K / 128, scale_rows]``.
     """
     at = row + tl.arange(0, BM)
-    of_a = tl.load(scale_a_ptr + k // 128 * scale_rows + at, mask=at < rows, other=0.0)
-    of_b = tl.load(scale_b_ptr + col // 128 * tl.cdiv(K, 128) + k // 128)
+    of_a = tl.load(scale_a_ptr + k // 128 * scale_rows + at, mask=(at < rows) & (k < K), other=0.0)
+    of_b = tl.load(scale_b_ptr + col // 128 * tl.cdiv(K, 128) + k // 128, mask=k < K, other=0.0)
     a = a_desc.load([shard, row, k]).reshape(BM, BK)
     product = tl.dot(a, b_desc.load([col, k]).T, out_dtype=tl.int32 if a_desc.dtype == tl.int8 else tl.float32)
     return acc + product.to(tl.float32) * (of_a * of_b)[:, None]

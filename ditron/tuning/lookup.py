@@ -80,7 +80,8 @@ class GroupChoices:
 
     def choose(self, group: Group, key: tuple) -> tuple[str | None, Options] | None:
         """Algorithm and schedule; None where the operator's rule decides."""
-        what, dtype, rows, N, K, algorithm, *of_experts = key
+        what, dtype, rows, N, K, named, *of_experts = key
+        algorithm, among = (None, named) if isinstance(named, tuple) else (named, ())
         name = _NAMES.get(str(dtype).removeprefix("torch."))
         if self.table is None or name is None or what not in OPERATORS:
             return None
@@ -95,7 +96,7 @@ class GroupChoices:
         if found is None:
             return None
         without = OPERATORS[what].named_only if has_nccl(group) else (*OPERATORS[what].named_only, "nccl")
-        best = found.entry.best(algorithm, without)
+        best = found.entry.best(algorithm, without, among)
         if best is None:
             return None
         options = dict(best.options)
@@ -114,11 +115,13 @@ def tuned(
     experts: int = 0,
     top_k: int = 0,
     parallel: str = "",
+    among: tuple[str, ...] = (),
 ) -> tuple[str | None, Options]:
     """``algorithm`` and ``given`` of a caller; for one that gives no schedule, those that were measured to be fastest.
 
     ``rows`` and what follows are of the :class:`~ditron.tuning.problem.Problem`. What the caller names is taken as it
-    is: a schedule turns the table off, an algorithm limits it to the schedules of that algorithm. Collective over the
+    is: a schedule turns the table off, an algorithm limits it to the schedules of that algorithm. ``among``: the
+    algorithms that the caller has, where these are not all of ``what``, which is another operator. Collective over the
     group in its first call.
     """
     choices = group.choices
@@ -126,7 +129,7 @@ def tuned(
         choices = group.choices = _agree(group)
     if choices.table is None or given:
         return algorithm, given
-    key = (what, dtype, rows, N, K, algorithm, *((experts, top_k, parallel) if experts else ()))
+    key = (what, dtype, rows, N, K, algorithm or among or None, *((experts, top_k, parallel) if experts else ()))
     try:
         choice = choices.made[key]
     except KeyError:

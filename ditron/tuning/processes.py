@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import json
 import os
+import re
 import selectors
 import signal
 import subprocess
@@ -251,8 +252,10 @@ class _Ranks:
         self.settings.say(f"{job}: candidate {number + 1}: {why.splitlines()[0]}")
 
     def _last_line(self, rank: int) -> str:
+        """Of what the process wrote, the exception that it ended with, if there is one: libraries write behind it."""
         lines = (self.folder / f"rank{rank}.log").read_text(errors="replace").strip().splitlines()
-        return f": {lines[-1]}" if lines else ""
+        raised = [line for line in lines if re.match(r"(\[rank\d+\]: )?[\w.]+(Error|Exception)\b", line)]
+        return f": {(raised or lines)[-1]}" if lines else ""
 
 
 def tune_one(problem: Problem, devices: Sequence[int], limit: float, machine: str = "", top: int = 0) -> Entry:

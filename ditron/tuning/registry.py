@@ -27,7 +27,7 @@ class Tunable(NamedTuple):
         named_only: algorithms that are measured beside the others, and run only where the caller names them.
         space: more schedules than are declared, for a search, by the problem and the GPU's number of SMs.
         on_nodes: what runs in a group on several nodes; None: nothing unless an algorithm is named.
-        node_algorithms: those that run there.
+        node_algorithms: those that run there. one_node_arguments: of schedules that do not.
     """
 
     candidates: Callable[[Problem], Iterable[Options]]
@@ -36,6 +36,7 @@ class Tunable(NamedTuple):
     space: Callable[[Problem, int], Space | None] | None = None
     on_nodes: Callable[[Problem], Rule | None] | None = None
     node_algorithms: tuple[str, ...] = ("nccl",)
+    one_node_arguments: tuple[str, ...] = ()
 
 
 OPERATORS: dict[str, Tunable] = {}
@@ -48,11 +49,13 @@ def tunable(
     space: Callable[[Problem, int], Space | None] | None = None,
     on_nodes: Callable[[Problem], Rule | None] | None = None,
     node_algorithms: tuple[str, ...] = ("nccl",),
+    one_node_arguments: tuple[str, ...] = (),
 ) -> Callable[[Callable[[Problem], Iterable[Options]]], Callable[[Problem], Iterable[Options]]]:
     """Declare the candidates of an operator, a function of the problem."""
 
     def declare(candidates: Callable[[Problem], Iterable[Options]]) -> Callable[[Problem], Iterable[Options]]:
-        OPERATORS[name] = Tunable(candidates, rule, named_only, space, on_nodes, node_algorithms)
+        kept = space, on_nodes, node_algorithms, one_node_arguments
+        OPERATORS[name] = Tunable(candidates, rule, named_only, *kept)
         return candidates
 
     return declare
@@ -74,7 +77,10 @@ def candidates_of(problem: Problem, nodes: int = 1) -> list[Options]:
     operator, rule = OPERATORS[problem.operator], rule_of(problem, nodes)
     found = [rule.options] if rule is not None else []
     for options in operator.candidates(problem):
-        runs = nodes == 1 or options.get("algorithm") in operator.node_algorithms
+        runs = nodes == 1 or (
+            options.get("algorithm") in operator.node_algorithms
+            and not any(name in options for name in operator.one_node_arguments)
+        )
         if runs and options not in found and not (found and options.items() <= found[0].items()):
             found.append(options)
     if not found and "nccl" in operator.node_algorithms:

@@ -105,6 +105,7 @@ def _programs() -> list[Subject]:
 def _operators() -> list[Subject]:
     """The host programs of ditron.kernels: called three times, with other data each time."""
     from scaled_programs import SCALED_PROGRAMS
+    from schedule_programs import SCHEDULE_PROGRAMS
 
     from ditron import kernels
 
@@ -205,7 +206,7 @@ def _operators() -> list[Subject]:
             ditron.init()
             return max(calls(call, ditron.rank(), ditron.num_ranks()) for call in range(3))
 
-        checked = SCALED_PROGRAMS.get(program) or getattr(module, program)
+        checked = (SCALED_PROGRAMS | SCHEDULE_PROGRAMS).get(program) or getattr(module, program)
         return Subject(f"kernels.{name}", run, 1.5e-2, groups, checked)
 
     return [
@@ -214,6 +215,19 @@ def _operators() -> list[Subject]:
         subject("ag_gemm_small", "ag_gemm_small_program", ag_gemm_small),
         subject("gemm_rs", "gemm_rs_program", gemm_rs),
         subject("gemm_rs_nodes", "gemm_rs_nodes_program", gemm_rs, ((4, 2),)),
+        subject(
+            "ag_gemm, pushers",
+            "ag_gemm_program, pushers",
+            functools.partial(ag_gemm, pieces=2, **tiles, pushers=1, push_block=128, push_warps=4),
+        ),
+        subject(
+            "gemm_rs, two copy streams",
+            "gemm_rs_program, two copy streams",
+            functools.partial(gemm_rs, pieces=2, **tiles, copy_streams=2),
+        ),
+        subject(
+            "gemm_rs, stores", "gemm_rs_program, stores", functools.partial(gemm_rs, pieces=2, **tiles, stores=True)
+        ),
         subject("rank_products, ag_gemm", "ag_gemm_by_rank_program", functools.partial(ag_gemm, algorithm="by_rank")),
         subject("rank_products, gemm_rs", "gemm_rs_by_rank_program", functools.partial(gemm_rs, algorithm="by_rank")),
         subject("gradients, column", "column_gradients_program", ag_gemm_backward),
@@ -231,6 +245,9 @@ def _operators() -> list[Subject]:
         subject("all_reduce, ll", "ll_program", moved("all_reduce", "ll", block=64)),
         subject("all_reduce, one_shot", "one_shot_program", moved("all_reduce", "one_shot", block=64)),
         subject("all_reduce, two_shot", "two_shot_program", moved("all_reduce", "two_shot", block=16, programs=2)),
+        subject(
+            "all_reduce, two_shot_ll128", "two_shot_ll128_program", moved("all_reduce", "two_shot_ll128", block=16)
+        ),
         subject("plan_nodes", "moe_plan_nodes_program", rows_and_sums, NODES),
         subject("ep_nodes, dispatch", "ep_dispatch_nodes_program", rows_and_sums, NODES),
         subject("ep_nodes, combine", "ep_combine_nodes_program", rows_and_sums, NODES),

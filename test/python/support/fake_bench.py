@@ -1,6 +1,7 @@
 """What the processes that measure do where there is no GPU: a candidate says itself how it behaves, and how long it takes.
 
-``how=``: "hangs", "raises", "raises and loses the GPU", "raises on 1" (the others hang), "dies", "wrong", "hangs when timed"; ``us=`` by rank.
+``how=``: "hangs", "raises", "raises and loses the GPU", "raises on 1" (the others hang), "dies", "dies and warns", "wrong",
+"hangs when timed"; ``us=`` by rank.
 """
 
 from __future__ import annotations
@@ -8,6 +9,7 @@ from __future__ import annotations
 import json
 import os
 import time
+import traceback
 from pathlib import Path
 
 
@@ -45,6 +47,13 @@ class FakeBench:
         if how == "dies" and self.rank == 1:
             print("a fault in the driver", flush=True)
             os._exit(9)
+        if how == "dies and warns" and self.rank == 1:  # as a process that NCCL's watchdog ends
+            try:
+                raise KeyError("nic.rate")
+            except KeyError:
+                traceback.print_exc()
+            print("[rank1]:[W807 12:00:00] Warning: destroy_process_group() was not called", flush=True)
+            os._exit(1)
         return "wrong" if how == "wrong" else "right"
 
     def differs(self, result, expected):

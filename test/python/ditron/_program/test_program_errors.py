@@ -346,6 +346,8 @@ def test_passes_and_numbers_of_nodes_that_there_are_not():
     for number in (0, 1.5, "1"):
         with pytest.raises(CompileError, match="max_nodes must be a number from 1"):
             ditron.program(copies, max_nodes=number)
+    with pytest.raises(CompileError, match="do_not_specialize names 'y', and its positional parameters are x, out"):
+        ditron.program(copies, do_not_specialize=("x", "y"))
 
 
 def test_a_program_returns_nothing():

@@ -268,6 +268,44 @@ def test_traced_once_for_each_kind_of_arguments():
     assert traces == [8, 8, 4, 8]
 
 
+def test_traced_once_for_any_size_of_what_is_not_specialized():
+    """Numbers, extents of a tensor and of those in a tuple; results are those of the other specializations."""
+    traces = []
+
+    @ditron.program(do_not_specialize=("tables", "n"))
+    def count(x, tables, n, out):
+        traces.append(None)
+        dh.copy(tables[0][:n], out[:n])
+        dh.copy(x[n:], out[n:])
+
+    def main():
+        ditron.init()
+        for rows, n in [(16, 3), (32, 16), (48, 16), (17, 5), (18, 16), (18, 1)]:
+            x, table, out = torch.ones(rows), torch.arange(float(n + 2)), torch.zeros(rows)
+            count(x, (table, torch.zeros(rows)), n, out)
+            assert torch.equal(out, torch.cat([table[:n], x[n:]]))
+
+    ditron.sim.run(main, ranks=1)
+    assert len(traces) == 2  # of x and out
+
+
+def test_nothing_is_assumed_of_what_is_not_specialized():
+    def known(x, out, n):
+        scale[(1,)](x, out, x.shape[0], 1.0, BLOCK=64)
+        scale[(1,)](x, out, n, 1.0, BLOCK=64)
+        scale[(1,)](x[1:], out, out.shape[0], 1.0, BLOCK=64)
+
+    def divisible(**options):
+        """Of each kernel, how many arguments it knows to be divisible by 16."""
+        module = ditron.program(known, **options).module("f32[64, 16]", "f32[64]", 64)
+        kernels = [op for op in operations(module, "tt.func") if "arg_attrs" in op.attributes]
+        return [str(op.attributes["arg_attrs"]).count("divisibility") for op in kernels]
+
+    assert divisible() == [3] and divisible(do_not_specialize="n") == [3, 2]
+    assert divisible(do_not_specialize=["n", "out"]) == [3, 2]
+    assert divisible(do_not_specialize=["x", "n"]) == [2, 2]
+
+
 def test_traced_where_no_frame_is_the_callers():
     """As in a thread of autograd's, whose only Python frames are torch's and ours: an operator's gradient."""
     traced = []

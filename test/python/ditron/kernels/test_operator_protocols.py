@@ -12,6 +12,7 @@ import pytest
 import torch
 import triton
 from scaled_programs import SCALED_PROGRAMS
+from schedule_programs import SCHEDULE_PROGRAMS
 
 import ditron.kernels
 import ditron.sim
@@ -37,9 +38,12 @@ def test_there_are_programs():
     assert {"ag_gemm_program", "gemm_rs_program", "one_shot_program"} <= set(programs())
 
 
-@pytest.mark.parametrize("name", [*programs(), *SCALED_PROGRAMS])
+OTHER_PROGRAMS = SCALED_PROGRAMS | SCHEDULE_PROGRAMS
+
+
+@pytest.mark.parametrize("name", [*programs(), *OTHER_PROGRAMS])
 def test_no_findings(name):
-    report = check_program((programs() | SCALED_PROGRAMS)[name])
+    report = check_program((programs() | OTHER_PROGRAMS)[name])
     assert not report.findings, "\n".join(map(str, report.findings))
     assert not report.given_up
 
@@ -82,6 +86,7 @@ def compiled_for_hopper(name, options):
     [
         ("ag_gemm_program", {}),
         ("gemm_rs_program", {}),
+        ("gemm_rs_program", {"copy_streams": 2, "pieces": 2}),
         ("row_gradients_program", {}),
         ("gemm_a2a_program", {}),
         ("a2a_gemm_program", {}),
@@ -92,14 +97,28 @@ def compiled_for_hopper(name, options):
 def test_a_captured_wait_has_registers_left(name, options):
     """Programs that wait fill the SMs: what they wait for may need a wait of a stream, in a graph a kernel of one warp."""
     compiled, launched = compiled_for_hopper(name, options)
+    registers, stack = resources(compiled)
+    of_a_warp = -(-registers * 32 // 256) * 256  # as they are allocated
+    assert stack == 0 and 65536 - launched["num_warps"] * of_a_warp >= 32 * 128, (registers, stack)
+
+
+def resources(compiled):
+    """Registers of a thread, and bytes of its stack."""
     tool = Path(triton.__file__).parent / "backends" / "nvidia" / "bin" / "cuobjdump"
     with tempfile.NamedTemporaryFile(suffix=".cubin") as cubin:
         cubin.write(compiled.asm["cubin"])
         cubin.flush()
         usage = subprocess.run([tool, "--dump-resource-usage", cubin.name], capture_output=True, text=True, check=True)
-    registers, stack = (int(re.search(rf"{what}:(\d+)", usage.stdout)[1]) for what in ("REG", "STACK"))
-    of_a_warp = -(-registers * 32 // 256) * 256  # as they are allocated
-    assert stack == 0 and 65536 - launched["num_warps"] * of_a_warp >= 32 * 128, (registers, stack)
+    return tuple(int(re.search(rf"{what}:(\d+)", usage.stdout)[1]) for what in ("REG", "STACK"))
+
+
+def test_rows_in_two_shots_are_loaded_early():
+    """A row's residual and weight stay in registers until the sum is there: a spill would wait for them at once."""
+    compiled, launched = compiled_for_hopper("two_shot_rms_norm_program", {})
+    _, stack = resources(compiled)
+    assert (stack, launched["num_warps"]) == (0, 32)
+    for access in ("ld", "st"):  # of a packet, at once
+        assert f"{access}.relaxed.sys.global.v2.b64" in compiled.asm["ptx"]
 
 
 def test_no_wait_beyond_the_last_iteration():

@@ -35,7 +35,16 @@ def calls(ranks):
         "gemm_rs, fp8 rows": lambda r: kernels.gemm_rs(y[r], w[r], scale_a=ones, scale_b=of_b + r, **TILES_FP8),
         "ag_gemm": lambda r: kernels.ag_gemm(a[r], b[r], **TILES),
         "ag_gemm, split_k": lambda r: kernels.ag_gemm(a[r], b[r], algorithm="split_k", block=(16, 16)),
+        "ag_gemm, pushers": lambda r: kernels.ag_gemm(a[r], b[r], **TILES, pushers=2, push_block=64, push_warps=4),
+        "ag_gemm, pushers, fp8 rows": lambda r: kernels.ag_gemm(
+            x[r], w[r], scale_a=of_a + r, scale_b=of_b, **TILES_FP8, pushers=1, push_block=128, push_warps=4
+        ),
         "gemm_rs": lambda r: kernels.gemm_rs(whole[r], b[r], **TILES),
+        "gemm_rs, two copy streams": lambda r: kernels.gemm_rs(whole[r], b[r], **TILES | {"pieces": 3}, copy_streams=2),
+        "gemm_rs, stores": lambda r: kernels.gemm_rs(whole[r], b[r], **TILES, stores=True),
+        "gemm_rs, stores, fp8 rows": lambda r: kernels.gemm_rs(
+            y[r], w[r], scale_a=ones, scale_b=of_b + r, **TILES_FP8, stores=True
+        ),
         "ag_gemm_backward": lambda r: torch.cat(
             [t.flatten() for t in kernels.ag_gemm_backward(gradient[r], a[r], b[r], algorithm="overlapped", block=64)]
         ),
@@ -55,6 +64,7 @@ def calls(ranks):
         "all_reduce, ll128": lambda r: kernels.all_reduce(a[r], algorithm="ll128", block=256),
         "all_reduce, one_shot": lambda r: kernels.all_reduce(a[r], algorithm="one_shot", block=256),
         "all_reduce, two_shot": lambda r: kernels.all_reduce(a[r], algorithm="two_shot", block=64, programs=2),
+        "all_reduce, two_shot_ll128": lambda r: kernels.all_reduce(a[r], algorithm="two_shot_ll128", block=60),
         "all_reduce_rms_norm": lambda r: kernels.all_reduce_rms_norm(a[r, :5], whole[0, :5], b[0, 0])[0],
     }
 

@@ -174,9 +174,10 @@ def test_no_word_is_polled_by_two_threads(ranks, top_k, warps):
     signature = {f"{name}_ptr": kind for name, kind in map(str.split, words.split(", "))}
     tables = "row_slot row_route route_row tiles num_tiles expert_rows".split()
     signature |= {f"{name}_ptr": "*i32" for name in tables}
-    signature |= dict.fromkeys("tokens known num_experts first_expert experts most".split(), "i32") | {"epoch": "i64"}
-    constants = {"E": 64, "C": places, "TK": top_k, "TOP_K": top_k, "SLICE": 32, "BLOCK_M": 16, "RANKS": ranks}
-    constants |= {"GROUPS": 1, "FIELDS": 6, "PLACED": 64, "MAKERS": 4, "HAS_WEIGHTS": True, "HAS_MAP": False}
+    signature |= dict.fromkeys("tokens known num_experts first_expert experts most tile_bits groups".split(), "i32")
+    signature["epoch"] = "i64"
+    constants = {"E": 64, "C": places, "TK": top_k, "TOP_K": top_k, "SLICE": 32, "RANKS": ranks}
+    constants |= {"FIELDS": 6, "PLACED": 64, "MAKERS": 4, "HAS_WEIGHTS": True, "HAS_MAP": False}
     compiled = compile(plan_at_once_kernel, signature, constants, target="cuda:90", options={"num_warps": warps})
     text = compiled.asm["ttgir"]
     layouts = dict(re.findall(r"^#(blocked\d*) = #ttg.blocked<\{(.*)\}>", text, re.MULTILINE))

@@ -40,6 +40,7 @@ def test_the_slowest_rank_counts():
         ("raises on 1", "rank 1: RuntimeError: no kernel for bad"),
         ("raises and loses the GPU", "rank 0: RuntimeError: no kernel for bad"),
         ("dies", "rank 1: the process ended with exit code 9: a fault in the driver"),
+        ("dies and warns", "rank 1: the process ended with exit code 1: KeyError: 'nic.rate'"),
         (
             "wrong",
             "every rank: ValueError: wrong result: wrong, not right",

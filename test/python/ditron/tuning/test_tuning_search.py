@@ -1,13 +1,15 @@
 """The search through schedules, and the order in which candidates are measured."""
 
+import itertools
 import math
 from collections import Counter
+from types import SimpleNamespace
 
 import pytest
 
 from ditron import kernels, machines  # noqa: F401 (kernels declares the operators)
 from ditron._program.execute.kernels import compile_for_gpu
-from ditron.kernels.schedules import SHARED_BYTES
+from ditron.kernels.schedules import SHARED_BYTES, schedule_for
 from ditron.tuning import compile_ahead, processes
 from ditron.tuning.order import ordered, predicted
 from ditron.tuning.predict_ahead import predict
@@ -162,6 +164,20 @@ def test_every_point_of_a_space_fits_its_program():
         for _, options in found:
             rows = options["block"][0]
             assert options["pieces"] * options["group_m"] * rows <= problem.rows or options["group_m"] == 1
+
+
+@pytest.mark.parametrize("rows", [128, 256, 1024])
+def test_every_call_of_a_bucket_takes_what_a_search_finds_for_it(rows):
+    """A piece of gemm_rs has a row of tiles, also in the call with fewest rows."""
+    space = OPERATORS["gemm_rs"].space(Problem("gemm_rs", "bf16", 2, rows, 8192, 4096), 132)
+    group = SimpleNamespace(small_shapes=False, sms=132)
+    names, valid = list(space.parameters), 0
+    for values in itertools.product(*space.parameters.values()):
+        options = dict(zip(names, values, strict=True))
+        if space.is_valid(options):
+            valid += 1
+            schedule_for("gemm_rs", group, rows // 2 + 1, 4, options, whole_pieces=True)
+    assert valid
 
 
 @pytest.mark.parametrize("operator", ["ag_gemm", "gemm_rs"])

@@ -297,6 +297,7 @@ PROBLEMS = [
         for name in ("all_reduce", "all_gather", "reduce_scatter")
         for k in (11, 20, 26)
     ),
+    *(Problem("all_reduce", "bf16", ranks, 1 << k) for ranks in (4, 8) for k in (17, 19, 23)),
 ]
 
 
@@ -310,7 +311,9 @@ def test_candidates_begin_with_the_rule_and_do_not_repeat(asked):
     assert all(isinstance(options["algorithm"], str) for options in found)
 
 
-@pytest.mark.parametrize("asked", [PROBLEMS[1], PROBLEMS[4], PROBLEMS[5], PROBLEMS[9], PROBLEMS[12]], ids=str)
+@pytest.mark.parametrize(
+    "asked", [PROBLEMS[1], PROBLEMS[4], PROBLEMS[5], PROBLEMS[9], PROBLEMS[12], PROBLEMS[18]], ids=str
+)
 def test_candidates_compile_for_hopper(asked):
     """Every keyword is one of the operator's, and every kernel compiles (whether it fits an SM, only a GPU says)."""
     for options in candidates_of(asked):

@@ -1,0 +1,194 @@
+"""Sums in two shots of packets: all_reduce(algorithm="two_shot_ll128"), and all_reduce_rms_norm of many rows."""
+
+import importlib
+import itertools
+
+import numerics
+import pytest
+import torch
+from simulated import data, run, run_numbered
+
+import ditron
+from ditron import kernels
+from ditron.distributed.group import Group
+from ditron.kernels.all_reduce import BLOCKS, all_reduce_rule, by_size, two_shot_ll128_program
+from ditron.kernels.schedules import block_for, check_schedule
+from ditron.tuning.problem import Problem
+from ditron.tuning.registry import candidates_of
+
+norm = importlib.import_module("ditron.kernels.all_reduce_rms_norm")  # the package's attribute is the function
+MACHINES = [dict(races=True), dict(weak=True, races=False), dict(races=True, graphs=True)]
+SIZES = (1, 3, 1000, 241, 7, 4001, 1000, 961, 1024)  # of which many share memory, and some have no more than ranks
+
+
+def sum_in_rank_order(parts):
+    """In fp32, rounded once."""
+    total = torch.zeros(parts.shape[1:])
+    for part in parts:
+        total += part.float()
+    return total.to(parts.dtype)
+
+
+def assert_same_on_all(results):
+    for theirs in results[1:]:
+        assert all(torch.equal(x, y) for x, y in zip(results[0], theirs, strict=True))
+
+
+@pytest.mark.parametrize("machine", MACHINES, ids=["races", "weak", "graphs"])
+@pytest.mark.parametrize("dtype", [torch.bfloat16, torch.float16, torch.float32])
+@pytest.mark.parametrize("ranks", [1, 2, 3, 4, 8])
+def test_all_reduce(ranks, dtype, machine):
+    """Calls of many sizes, one behind the other: more and fewer blocks than ranks, whole ones and not."""
+
+    def main(rank):
+        results = []
+        for call, n in enumerate(SIZES):
+            x = data(ranks, n, seed=call, dtype=dtype)
+            schedule = {"block": 120, "num_warps": 2} if call % 2 else {}
+            got = kernels.all_reduce(x[rank].clone(), algorithm="two_shot_ll128", **schedule)
+            assert torch.equal(got, sum_in_rank_order(x)), (call, n)
+            results.append(got)
+        return results
+
+    assert_same_on_all(run_numbered(main, ranks, **machine))
+
+
+@pytest.mark.parametrize("block", [1, 7, 60, 128])
+def test_any_block(block):
+    """Also those whose messages begin at no multiple of 8 bytes."""
+    x = data(3, 333, seed=1)
+
+    def main():
+        got = kernels.all_reduce(x[ditron.rank()].clone(), algorithm="two_shot_ll128", block=block)
+        assert torch.equal(got, sum_in_rank_order(x))
+
+    run(main, ranks=3)
+
+
+def test_a_product_before_it():
+    """``gemm_ar`` takes the algorithms of ``all_reduce``; sums of whole numbers are exact."""
+    a, b = (
+        torch.randint(-3, 4, shape, generator=torch.Generator().manual_seed(1)) for shape in ((3, 9, 8), (3, 40, 8))
+    )
+
+    def main():
+        mine = (matrices[ditron.rank()].bfloat16() for matrices in (a, b))
+        got = kernels.gemm_ar(*mine, algorithm="two_shot_ll128", block=60)
+        assert torch.equal(got.long(), torch.einsum("rmk,rnk->mn", a, b))
+
+    run(main, ranks=3)
+
+
+@pytest.mark.parametrize("machine", MACHINES, ids=["races", "weak", "graphs"])
+@pytest.mark.parametrize("dtype", [torch.bfloat16, torch.float16, torch.float32])
+@pytest.mark.parametrize("ranks", [1, 2, 3, 4, 8])
+def test_all_reduce_rms_norm(ranks, dtype, machine):
+    """Fewer rows than ranks, and more, in the same memory."""
+    eps = 1e-3
+
+    def main():
+        rank, results = ditron.rank(), []
+        for call, (rows, N) in enumerate([(1, 40), (7, 40), (3, 40), (7, 40), (9, 300), (5, 7), (64, 8), (33, 8)]):
+            x, residual, weight = data(ranks, rows, N, seed=call), data(rows, N, seed=9), data(N, seed=8)
+            x, residual, weight = x.to(dtype), residual.to(dtype), weight.to(dtype)
+            out, total = torch.empty_like(residual), torch.empty_like(residual)
+            block = 1 << (N - 1).bit_length()
+            norm.two_shot_rms_norm_program(x[rank].clone(), residual, weight, out, total, 64, eps, block=block)
+            exact = (sum_in_rank_order(x.float()) + residual.float()).to(dtype)
+            assert torch.equal(total, exact), (rows, N)
+            expected = torch.nn.functional.rms_norm(total.double(), (N,), weight.double(), eps)
+            numerics.assert_error_within(out, expected, numerics.gamma(N + 8) * expected.abs())
+            results += [out, total]
+        return results
+
+    assert_same_on_all(run(main, ranks=ranks, **machine))
+
+
+@pytest.mark.parametrize("ranks, takes", [(2, False), (3, True)])
+def test_rows_are_divided_where_the_rule_says_so(ranks, takes, monkeypatch):
+    monkeypatch.setattr(norm, "TWO_SHOT_BYTES", 3 * 40 * 2)
+    programs, run_alone = set(), norm.run_alone
+    monkeypatch.setattr(
+        norm, "run_alone", lambda program, *a, **how: (programs.add(program), run_alone(program, *a, **how))
+    )
+    x, residual, weight = data(ranks, 3, 40, seed=1), data(3, 40, seed=2), data(40, seed=3)
+
+    def main():
+        out, total = kernels.all_reduce_rms_norm(x[ditron.rank()].clone(), residual, weight)
+        assert torch.equal(total, (sum_in_rank_order(x.float()) + residual.float()).bfloat16())
+        expected = torch.nn.functional.rms_norm(total.double(), (40,), weight.double(), 1e-6)
+        numerics.assert_error_within(out, expected, numerics.gamma(48) * expected.abs())
+
+    run(main, ranks=ranks)
+    assert programs == {norm.two_shot_rms_norm_program if takes else norm.ll_rms_norm_program}
+
+
+KB, MB = 1 << 10, 1 << 20
+
+
+@pytest.mark.parametrize(
+    "nbytes, ranks, expected",
+    [
+        (32 * KB, 4, "ll"),
+        (64 * KB, 4, "ll128"),
+        (512 * KB - 2, 4, "ll128"),
+        (512 * KB, 4, "two_shot_ll128"),
+        (8 * MB, 4, "two_shot_ll128"),
+        (8 * MB + 2, 4, "two_shot"),
+        (256 * KB, 8, "ll128"),
+        (384 * KB, 8, "two_shot_ll128"),  # one shot would send more than 2 MB
+        (8 * MB, 8, "two_shot_ll128"),
+        (512 * KB, 3, "two_shot_ll128"),
+        (512 * KB, 2, "ll128"),
+        (8 * MB, 2, "ll128"),
+        (9 * MB, 2, "two_shot"),
+        (MB, 1, "ll"),
+    ],
+)
+def test_the_rule(nbytes, ranks, expected):
+    """The call's and the explained one, and the same tensors where packets of 128 bytes cannot be."""
+    sent = nbytes * (ranks - 1)
+    assert by_size(sent, ranks, has_nvlink=True) == expected
+    problem = Problem("all_reduce", "bf16", ranks, nbytes // 2)
+    assert all_reduce_rule(problem).options == {"algorithm": expected, "block": BLOCKS[expected]}
+    assert by_size(sent, ranks, has_nvlink=False) == (
+        "ll" if sent <= 128 * KB else "one_shot" if sent <= 2 * MB else "two_shot"
+    )
+
+
+@pytest.mark.parametrize(
+    "nbytes, ranks, has_nvlink, expected",
+    [
+        (64 * KB, 4, True, ("ll_rms_norm_program", "ll")),
+        (768 * KB - 2, 3, True, ("ll_rms_norm_program", "ll128")),
+        (768 * KB, 3, True, ("two_shot_rms_norm_program", None)),
+        (640 * KB, 4, True, ("ll_rms_norm_program", "ll128")),
+        (704 * KB, 4, True, ("two_shot_rms_norm_program", None)),  # one shot would send more than 2 MB
+        (8 * MB, 4, True, ("two_shot_rms_norm_program", None)),
+        (8 * MB + 2, 4, True, None),
+        (MB, 2, True, ("ll_rms_norm_program", "ll128")),
+        (2 * MB + 2, 2, True, None),
+        (512 * KB, 4, False, ("all_reduce_rms_norm_program", None)),
+        (MB, 4, False, None),
+    ],
+)
+def test_the_rule_of_all_reduce_rms_norm(nbytes, ranks, has_nvlink, expected):
+    found = norm.by_size(nbytes * (ranks - 1), ranks, has_nvlink)
+    assert (found and (found[0].fn.__name__, found[1].get("protocol"))) == expected
+
+
+def test_candidates_can_be_called():
+    """From 256 KB to 16 MB of more than two ranks, with what is a schedule of the program."""
+    offered = {}
+    for ranks, size in itertools.product((2, 4, 8), (128 * KB, 256 * KB, MB, 16 * MB, 32 * MB)):
+        found = [
+            c for c in candidates_of(Problem("all_reduce", "bf16", ranks, size // 2)) if "two_shot_ll128" in c.values()
+        ]
+        offered[ranks, size] = [{k: v for k, v in c.items() if k != "algorithm"} for c in found]
+        for schedule in offered[ranks, size]:
+            check_schedule("all_reduce", block_for(Group, "two_shot_ll128") | schedule, two_shot_ll128_program)
+    assert {key for key, schedules in offered.items() if schedules} == set(
+        itertools.product((4, 8), (256 * KB, MB, 16 * MB))
+    )
+    schedules = offered[4, MB]
+    assert schedules[0] == {"block": 960} and {"block": 1920, "num_warps": 8} in schedules

@@ -236,7 +236,7 @@ PUSHED_COLUMNS, PUSHERS = 2048, 14
 
 def pushed_schedule(ranks: int, rows: int, N: int, most: int = PUSHED_COLUMNS, pushers: int = PUSHERS) -> Options:
     """Where rows are stored by programs: for a weight of up to ``most`` columns; empty elsewhere."""
-    pieces = min(4, rows // SMALL_TILE[0])
+    pieces = min(4, capacity_for(rows) // SMALL_TILE[0])
     if ranks <= 2 or most < N or pieces < 2:
         return {}
     return {"block": SMALL_TILE, "pieces": pieces, "group_m": 4, "stages": 5, "pushers": pushers}

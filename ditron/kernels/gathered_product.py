@@ -66,12 +66,11 @@ def push_pieces_kernel(
         for piece in range(PIECES):
             first = tl.minimum(tiles_m * piece // PIECES * BM, rows)
             last = tl.minimum(tiles_m * (piece + 1) // PIECES * BM, rows)
-            blocks = tl.cdiv((last - first) * K, BLOCK)
-            for block in range(tl.program_id(0), blocks, programs):
-                at = block * BLOCK + tl.arange(0, BLOCK)
-                mask = at < (last - first) * K
-                from_row = first.to(tl.int64) * K
-                tl.store(theirs_ptr + from_row + at, tl.load(a_ptr + from_row + at, mask=mask), mask=mask)
+            begin, elements = first.to(tl.int64) * K, (last - first).to(tl.int64) * K
+            for block in range(tl.program_id(0), tl.cdiv(elements, BLOCK).to(tl.int32), programs):
+                at = block.to(tl.int64) * BLOCK + tl.arange(0, BLOCK)
+                mask = at < elements
+                tl.store(theirs_ptr + begin + at, tl.load(a_ptr + begin + at, mask=mask), mask=mask)
             dl.notify(arrived_ptr + own * PIECES + piece, peer, share, op="add")
 
 

@@ -135,7 +135,8 @@ def gemm_ar(
             sent = 2 * sent_bytes(group, summed) / group.num_ranks
             run_by_nccl("gemm_ar", group, sent, summed, lambda by: dist.all_reduce(summed, group=by))
             return out
-        if algorithm == "fused" or algorithm is None and is_fused(group.num_ranks, M, sent_bytes(group, out)):
+        is_chosen = M <= FUSED_ROWS if schedule else is_fused(group.num_ranks, M, sent_bytes(group, out))
+        if algorithm == "fused" or algorithm is None and is_chosen:
             weight, b_is_kn = weight_layout(b)
             if scales is None and fits_tile_kernel(group, a, weight):
                 program, chosen = fused_schedule(M, b_is_kn, group, schedule)

@@ -352,12 +352,13 @@ def gemm_rs_program(
     )
     if stores:
         return
+    streams = min(copy_streams, pieces)
 
     def push(copier: int) -> None:
         for step in dh.range(1, ranks):
             owner = (rank + step) % ranks
             dh.signal_wait(done[owner], epoch)
-            for piece in range(copier, pieces, copy_streams):
+            for piece in range(copier, pieces, streams):
                 first, last = piece_rows(rows, BM, piece, pieces)
                 dh.signal_wait(counts[owner * pieces + piece], epoch * PIECE)
                 source = outbox[owner * rows + first : owner * rows + last]
@@ -368,7 +369,7 @@ def gemm_rs_program(
         for step in dh.range(1, ranks):  # what the call before sent to this rank has been added
             dh.signal_write(done[rank], epoch, (rank + step) % ranks)
         push(0)
-    for copier in range(1, copy_streams):  # of one, the steps between two copies are exposed
+    for copier in range(1, streams):  # of one, the steps between two copies are exposed
         with dh.stream(f"copy{copier}"):
             push(copier)
 

@@ -302,6 +302,10 @@ def row_gradients_program(
     )
 
 
+#: Arguments of a schedule of ``ag_gemm`` that the program of its reverse does not have.
+_LACKING = tuple(sorted(ag_gemm_program.constants.keys() - row_gradients_program.constants.keys()))
+
+
 @torch_operator("grad", "a", "b")
 @repeatable
 def gemm_rs_backward(
@@ -340,8 +344,9 @@ def gemm_rs_backward(
         grad, a = aligned(grad), aligned(a)
         grad_a, grad_b = torch.empty_like(a), torch.empty_like(b, memory_format=torch.contiguous_format)
         weight, is_kn = weight_layout(b.t())
-        # ag_gemm has algorithms that are not of this operator: the best of those that are.
-        algorithm, schedule = tuned("ag_gemm", group, algorithm, schedule, a.dtype, rows, K, N, among=_ALGORITHMS)
+        # ag_gemm has algorithms, and arguments, that are not of this operator: the best of what is.
+        of_this = {"among": _ALGORITHMS, "lacking": _LACKING}
+        algorithm, schedule = tuned("ag_gemm", group, algorithm, schedule, a.dtype, rows, K, N, **of_this)
         if overlaps("gemm_rs_backward", group, algorithm, sent_bytes(group, grad), grad, weight, grad_a):
             chosen = schedule_for("gemm_rs_backward", group, rows, 2, schedule, whole_pieces=False)
             operands = grad, weight, a, grad_a, grad_b

@@ -233,6 +233,11 @@ def schedule_for(
     else:
         default = _most_pieces(rows, most_pieces, block)
     pieces = given.get("pieces", default)
+    if not group.small_shapes and given.get("pushers", 0) >= group.sms:
+        most = group.sms - 1
+        raise DitronError(
+            f"{what}: pushers must be from 1 to {most}, to leave an SM to the product, got {given['pushers']}"
+        )
     tile_rows = -(-rows // block[0])
     if pieces < 1 or whole_pieces and pieces > tile_rows:
         raise DitronError(f"{what}: pieces must be from 1 to {tile_rows}, the rows of tiles of a rank, got {pieces}")
@@ -241,7 +246,7 @@ def schedule_for(
         | {
             "pieces": pieces,
             "group_m": _group_m(rows, block, pieces),
-            "programs": max(1, group.sms - given.get("pushers", 0)),
+            "programs": max(1, group.sms - given.get("pushers", 0)),  # on the simulator there may be fewer
         }
         | given
     )
@@ -252,6 +257,11 @@ _NOT_SCHEDULE = frozenset(
     "num_ranks local_ranks b_is_kn are_kn has_bias keep with_gathered scale_a_kind scale_b_kind use_fast_accum whole_k "
     "num_experts is_tp top_k to_all overlap gated block_m groups columns has_weights has_map".split()
 )
+
+
+#: Of arguments of schedules: a program's threads, elements of a tensor in its registers, streams of a device; a tile is
+#: stored in halves or quarters.
+_LIMITS = {"push_warps": (1, 32), "push_block": (1, 1 << 16), "copy_streams": (1, 8), "parts": (2, 4)}
 
 
 def check_schedule(what: str, given: Mapping[str, Any], program: Program) -> None:
@@ -273,8 +283,11 @@ def check_schedule(what: str, given: Mapping[str, Any], program: Program) -> Non
             raise DitronError(f"{what}: {name} must have {len(default)} extents, as {default}, got {value!r}")
         if isinstance(value, tuple) and any(extent & (extent - 1) for extent in extents):
             raise DitronError(f"{what}: {name} must be of powers of two, got {value!r}")
-        if name in ("num_warps", "push_warps", "push_block") and value & (value - 1):
+        if name in ("num_warps", "push_warps", "push_block", "parts") and value & (value - 1):
             raise DitronError(f"{what}: {name} must be a power of two, got {value!r}")
+        least, most = _LIMITS.get(name, (1, value))
+        if not isinstance(value, tuple) and name != "protocol" and not least <= value <= most:
+            raise DitronError(f"{what}: {name} must be from {least} to {most}, got {value!r}")
 
 
 def check_tile_rows(what: str, tile: int, rows: int) -> None:

@@ -81,7 +81,7 @@ class GroupChoices:
     def choose(self, group: Group, key: tuple) -> tuple[str | None, Options] | None:
         """Algorithm and schedule; None where the operator's rule decides."""
         what, dtype, rows, N, K, named, *of_experts = key
-        algorithm, among = (None, named) if isinstance(named, tuple) else (named, ())
+        algorithm, among, lacking = named if isinstance(named, tuple) else (named, (), ())
         name = _NAMES.get(str(dtype).removeprefix("torch."))
         if self.table is None or name is None or what not in OPERATORS:
             return None
@@ -96,7 +96,7 @@ class GroupChoices:
         if found is None:
             return None
         without = OPERATORS[what].named_only if has_nccl(group) else (*OPERATORS[what].named_only, "nccl")
-        best = found.entry.best(algorithm, without, among)
+        best = found.entry.best(algorithm, without, among, lacking)
         if best is None:
             return None
         options = dict(best.options)
@@ -116,20 +116,22 @@ def tuned(
     top_k: int = 0,
     parallel: str = "",
     among: tuple[str, ...] = (),
+    lacking: tuple[str, ...] = (),
 ) -> tuple[str | None, Options]:
     """``algorithm`` and ``given`` of a caller; for one that gives no schedule, those that were measured to be fastest.
 
     ``rows`` and what follows are of the :class:`~ditron.tuning.problem.Problem`. What the caller names is taken as it
-    is: a schedule turns the table off, an algorithm limits it to the schedules of that algorithm. ``among``: the
-    algorithms that the caller has, where these are not all of ``what``, which is another operator. Collective over the
-    group in its first call.
+    is: a schedule turns the table off, an algorithm limits it to the schedules of that algorithm. Where ``what`` is
+    another operator than the caller: ``among`` the algorithms that the caller has, and arguments of schedules that it
+    is ``lacking``. Collective over the group in its first call.
     """
     choices = group.choices
     if choices is None:
         choices = group.choices = _agree(group)
     if choices.table is None or given:
         return algorithm, given
-    key = (what, dtype, rows, N, K, algorithm or among or None, *((experts, top_k, parallel) if experts else ()))
+    named = (algorithm, among, lacking) if among or lacking else algorithm
+    key = (what, dtype, rows, N, K, named, *((experts, top_k, parallel) if experts else ()))
     try:
         choice = choices.made[key]
     except KeyError:

@@ -81,11 +81,17 @@ def candidates_of(problem: Problem, nodes: int = 1) -> list[Options]:
             options.get("algorithm") in operator.node_algorithms
             and not any(name in options for name in operator.one_node_arguments)
         )
-        if runs and options not in found and not (found and options.items() <= found[0].items()):
+        if runs and options not in found and not (found and _is_same(options, found[0], operator)):
             found.append(options)
     if not found and "nccl" in operator.node_algorithms:
         found.append({"algorithm": "nccl"})
     return found
+
+
+def _is_same(options: Options, rule: Options, operator: Tunable) -> bool:
+    """Whether the rule's choice only names more of the same schedule."""
+    more = rule.keys() - options.keys()
+    return options.items() <= rule.items() and not more.intersection(operator.one_node_arguments)
 
 
 def space_of(problem: Problem, sms: int) -> Space | None:

@@ -83,16 +83,22 @@ class Entry:
         self.candidates = sorted(self.candidates, key=lambda candidate: candidate.us or math.inf)
 
     def best(
-        self, algorithm: str | None = None, without: Collection[str] = (), among: Collection[str] = ()
+        self,
+        algorithm: str | None = None,
+        without: Collection[str] = (),
+        among: Collection[str] = (),
+        lacking: Collection[str] = (),
     ) -> Measured | None:
         """The fastest candidate, of an algorithm if one is given; the rule's if only noise makes another one faster.
 
         Where none is given, not of those ``without``, and, if there are any, of those ``among`` which it has to be.
+        It has no argument that is ``lacking``.
         """
         eligible = [
             (candidate.us, candidate)
             for candidate in self.candidates
             if candidate.us is not None
+            and not any(argument in candidate.options for argument in lacking)
             and (name := candidate.options.get("algorithm")) == (algorithm or name)
             and (algorithm is not None or name not in without and (not among or name in among))
         ]

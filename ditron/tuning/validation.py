@@ -16,7 +16,15 @@ _OF_EXPERTS = {"experts", "top_k", "parallel"}
 _MOST = 1 << 40  # of a size, and of microseconds
 _LEAST_OF_TILE, _MOST_OF_TILE = 16, 512  # extents of it
 _EXTENTS = {"sums": (1, 1 << 14)}  # of options that are no tiles of a product
-_MOST_OF_OPTIONS = {"stages": 16, "pieces": 64, "group_m": 256, "programs": 4096}
+_MOST_OF_OPTIONS = {
+    "stages": 16,
+    "pieces": 64,
+    "group_m": 256,
+    "programs": 4096,
+    "pushers": 64,
+    "copy_streams": 8,
+    "parts": 4,
+}
 _SAMPLED_ROWS = tuple(1 << k for k in range(3, 28, 2))
 _SAMPLED_NK = ((1024, 1024), (4096, 8192))
 
@@ -86,6 +94,7 @@ def _check_options(options: Any, problem: Problem) -> None:
             _expect(_is_positive(value), name, value, "a positive integer")
             most = _MOST_OF_OPTIONS.get(name, _MOST)
             _expect(value <= most, name, value, f"at most {most}")
+            _expect(name != "parts" or value in (2, 4), name, value, "2 or 4")
         else:
             _expect(type(value) is form, name, value, f"a {form.__name__}")
 

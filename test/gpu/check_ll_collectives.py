@@ -17,7 +17,7 @@ from replays import Calls, check, parser
 import ditron
 from ditron import kernels
 
-SIZES = 1, 7, 40, 2048, 3000, 8192, 32768  # elements
+SIZES = 1, 7, 40, 2048, 3000, 8192, 32768, 524288  # elements
 
 
 class Collective(Calls):
@@ -83,7 +83,7 @@ def cases(products: bool) -> Iterator[tuple[str, Callable[[], Calls]]]:
     for what in ("all_reduce", "all_gather", "reduce_scatter") if not products else ():
         for n in SIZES:
             for dtype in (torch.bfloat16, torch.float32):
-                for algorithm in ("ll", "ll128"):
+                for algorithm in ("ll", "ll128") + (("two_shot_ll128",) if what == "all_reduce" else ()):
                     yield f"{what} {n} {dtype} {algorithm}", partial(Collective, what, n, dtype, algorithm)
     for M, N, K in ((1, 96, 40), (1, 1000, 520), (2, 96, 40), (5, 1000, 32), (16, 512, 24), (64, 520, 32)):
         yield f"gemm_ar {M} x {N} x {K}", partial(Products, M, N, K)

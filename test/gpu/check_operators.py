@@ -26,9 +26,10 @@ import ditron
 from ditron import kernels
 
 REPLAYS = 20
-# Rows of a rank, N, K: whole tiles, ragged ones, what TMA cannot address, one row, what is overlapped.
+# Rows of a rank, N, K: whole tiles, ragged ones, what TMA cannot address, one row, what is overlapped, few steps of K.
 FEWEST = (1, 8, 8)
 SHAPES = [(256, 512, 256), (333, 200, 328), (77, 131, 67), FEWEST, (1024, 1024, 2048), (4096, 2048, 2048)]
+SHAPES += [(4000, 4096, 320), (4096, 4096, 64)]
 
 Tensors = list[torch.Tensor]
 

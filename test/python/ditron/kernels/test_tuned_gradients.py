@@ -31,11 +31,11 @@ def data(*shape, seed):
     return torch.randn(*shape, generator=torch.Generator().manual_seed(seed)).bfloat16()
 
 
-def use(monkeypatch, *entries):
+def use(monkeypatch, *entries, ranks=RANKS):
     """Simulated ranks look at a table of such entries: an operator, its N and K, and candidates, fastest first."""
-    made = Table("h200", RANKS, versions())
+    made = Table("h200", ranks, versions())
     for operator, n, k, *candidates in entries:
-        problem = Problem(operator, "bf16", RANKS, ROWS, n, k)
+        problem = Problem(operator, "bf16", ranks, ROWS, n, k)
         made.add(Entry(problem, [Measured(options, float(place)) for place, options in enumerate(candidates, 1)]))
     monkeypatch.setattr(lookup, "tables_of", lambda *_: made)
     monkeypatch.setattr(lookup._Settings, "simulator", "h200")
@@ -89,6 +89,24 @@ def test_the_backward_of_gemm_rs_takes_the_best_that_it_has(monkeypatch, faster)
         return choices()["ag_gemm", K]
 
     assert ditron.sim.run(main, ranks=RANKS) == [("overlapped", {"pieces": 1})] * RANKS
+
+
+@pytest.mark.parametrize("algorithm", [None, "overlapped"])
+def test_the_backward_of_gemm_rs_takes_no_argument_that_it_lacks(monkeypatch, algorithm):
+    """Of more than two ranks a table of ag_gemm names programs that push rows; the backward has none."""
+    pushed = {"algorithm": "overlapped", "block": (16, 32, 32), "pieces": 1, "pushers": 2}
+    copied = {"algorithm": "overlapped", "block": (16, 32, 32), "pieces": 1}
+    ranks = 3
+    use(monkeypatch, ("ag_gemm", K, N, pushed, copied), ranks=ranks)
+    grads, wide, weights = data(ranks, ROWS, N, seed=1), data(ranks, ranks * ROWS, K, seed=2), data(ranks, N, K, seed=3)
+
+    def main():
+        rank = ditron.init().rank
+        of_a, _ = kernels.gemm_rs_backward(grads[rank], wide[rank], weights[rank], algorithm=algorithm)
+        assert_product(of_a, grads.flatten(0, 1), weights[rank])
+        return choices()["ag_gemm", K]
+
+    assert ditron.sim.run(main, ranks=ranks) == [("overlapped", {"block": (16, 32, 32), "pieces": 1})] * ranks
 
 
 def test_an_algorithm_that_the_caller_names_is_not_replaced(monkeypatch):

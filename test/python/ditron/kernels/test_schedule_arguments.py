@@ -1,0 +1,55 @@
+"""Schedules of more than two ranks: which are candidates, what they depend on, and which arguments are refused."""
+
+import re
+from types import SimpleNamespace
+
+import pytest
+
+from ditron.kernels.ag_gemm import ag_gemm_program, pushed_schedule
+from ditron.kernels.gemm_rs import gemm_rs_program
+from ditron.kernels.schedules import check_schedule, schedule_for
+from ditron.tuning.problem import Problem
+from ditron.tuning.registry import candidates_of
+from ditron_compiler.errors import DitronError
+
+
+def test_a_rule_that_names_more_hides_no_other_schedule():
+    """Of more than two ranks the rule has two copy streams, or programs that push: schedules without are others."""
+    of_sums = candidates_of(Problem("gemm_rs", "bf16", 4, 2048, 8192, 3584))
+    assert of_sums[0]["copy_streams"] == 2
+    assert {name: value for name, value in of_sums[0].items() if name != "copy_streams"} in of_sums
+    of_rows = candidates_of(Problem("ag_gemm", "bf16", 4, 2048, 1792, 4096))
+    assert of_rows[0]["pushers"] == 14
+    assert {name: value for name, value in of_rows[0].items() if name != "pushers"} in of_rows
+    of_two = candidates_of(Problem("gemm_rs", "bf16", 2, 4096, 8192, 3584))
+    assert not any("copy_streams" in options or "stores" in options for options in of_two)
+
+
+@pytest.mark.parametrize("rows", [300, 400, 512])
+def test_pushed_rows_depend_on_their_capacity(rows):
+    assert pushed_schedule(4, rows, 1024)["pieces"] == 4
+    assert pushed_schedule(2, rows, 1024) == pushed_schedule(4, rows, 4096) == pushed_schedule(4, 128, 1024) == {}
+
+
+@pytest.mark.parametrize(
+    "program, given, message",
+    [
+        (ag_gemm_program, {"push_warps": 64}, "push_warps must be from 1 to 32, got 64"),
+        (ag_gemm_program, {"push_warps": 3}, "push_warps must be a power of two, got 3"),
+        (ag_gemm_program, {"push_block": 1 << 21}, "push_block must be from 1 to 65536"),
+        (gemm_rs_program, {"copy_streams": 64}, "copy_streams must be from 1 to 8, got 64"),
+        (gemm_rs_program, {"parts": 3}, "parts must be a power of two, got 3"),
+        (gemm_rs_program, {"parts": 8}, "parts must be from 2 to 4, got 8"),
+        (gemm_rs_program, {"stores": 1}, "stores must be True or False, got 1"),
+    ],
+)
+def test_limits_of_schedules(program, given, message):
+    with pytest.raises(DitronError, match=re.escape(message)):
+        check_schedule("op", given, program)
+
+
+def test_programs_that_push_leave_an_sm():
+    group = SimpleNamespace(small_shapes=False, sms=132)
+    assert schedule_for("ag_gemm", group, 2048, 2, {"pushers": 14}, whole_pieces=False)["programs"] == 118
+    with pytest.raises(DitronError, match="pushers must be from 1 to 131, to leave an SM to the product, got 132"):
+        schedule_for("ag_gemm", group, 2048, 2, {"pushers": 132}, whole_pieces=False)

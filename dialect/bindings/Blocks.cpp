@@ -1,5 +1,6 @@
 // Regions and blocks.
 #include "Core.h"
+#include "Printing.h"
 #include "mlir/IR/Verifier.h"
 
 namespace mlir::ditron::python {
@@ -335,7 +336,18 @@ void bindBlocks(nb::module_ &m) {
           "op"_a, "Moves `op` and what follows into a new block after this one, and returns that.")
       .def("erase", &eraseBlock)
       .def("__iter__", [](PyBlock &self) { return nb::iter(operationsOf(self)); })
-      .def("__str__", [](PyBlock &self) { return print(*self.get()); });
+      .def("__str__", [](PyBlock &self) {
+        Block *block = self.get();
+        Operation *parent = block->getParentOp();
+        if (!parent) {
+          return print(*block);
+        }
+        std::string text;
+        llvm::raw_string_ostream stream(text);
+        AsmState state(rootOf(parent), printable(parent));
+        block->print(stream, state);
+        return text;
+      });
 }
 
 } // namespace mlir::ditron::python

@@ -1,5 +1,6 @@
 // Operation: reading, moving, erasing, walking, printing.
 #include "Core.h"
+#include "Printing.h"
 #include "mlir/IR/Verifier.h"
 #include "mlir/Interfaces/SideEffectInterfaces.h"
 
@@ -196,13 +197,16 @@ static std::string getAsm(PyOperation &self, bool debugInfo, bool pretty, bool g
   llvm::raw_string_ostream stream(text);
   // Printing checks the operation first and falls back to the generic form; what it says is not for the user.
   ScopedDiagnosticHandler quiet(op->getContext(), [](Diagnostic &) { return success(); });
-  op->print(stream, flags);
+  op->print(stream, printable(op, flags));
   return text;
 }
 
 static std::string str(PyOperation &self) { return getAsm(self, false, false, false, false, false, false, false, {}); }
 
 static bool verify(PyOperation &self) {
+  if (!canBeVerified(self.get())) {
+    raiseMLIRError("verification failed: a result of an operation that is in no block is used", {});
+  }
   ErrorCollector errors(*self.context);
   if (failed(mlir::verify(self.get()))) {
     errors.raise("verification failed");

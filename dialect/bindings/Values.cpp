@@ -1,5 +1,6 @@
 // Values, their uses, and the operand and result lists of operations.
 #include "Core.h"
+#include "Printing.h"
 #include "mlir/IR/AsmState.h"
 
 namespace mlir::ditron::python {
@@ -18,6 +19,15 @@ struct PyOpOperand {
   unsigned index;
 };
 } // namespace
+
+static std::string printValue(PyValue &self) {
+  Value value = self.get();
+  Operation *op = value.getDefiningOp();
+  std::string text;
+  llvm::raw_string_ostream stream(text);
+  value.print(stream, op ? printable(op) : OpPrintingFlags());
+  return text;
+}
 
 /// len, [], slices (as lists) and iteration over what is there now.
 template <typename List, typename Range> static void bindSequence(nb::class_<List> &cls, Range range) {
@@ -196,7 +206,7 @@ void bindValues(nb::module_ &m) {
             while (!localScope && scope->getParentOp()) {
               scope = scope->getParentOp();
             }
-            AsmState state(scope, flags);
+            AsmState state(scope, printable(scope, flags));
             value.printAsOperand(stream, state);
             return text;
           },
@@ -206,8 +216,8 @@ void bindValues(nb::module_ &m) {
       .def(
           "__eq__", [](PyValue &, nb::handle) { return false; }, "other"_a.none())
       .def("__hash__", [](PyValue &self) { return nb::ssize_t(uintptr_t(self.raw.getAsOpaquePointer()) >> 3); })
-      .def("__str__", [](PyValue &self) { return print(self.get()); })
-      .def("__repr__", [](PyValue &self) { return "Value(" + print(self.get()) + ")"; });
+      .def("__str__", &printValue)
+      .def("__repr__", [](PyValue &self) { return "Value(" + printValue(self) + ")"; });
   nb::class_<PyOpResult, PyValue>(m, "OpResult").def_prop_ro("result_number", [](PyOpResult &self) {
     return self.index;
   });

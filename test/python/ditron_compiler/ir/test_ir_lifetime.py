@@ -253,6 +253,29 @@ def test_no_wrapper_is_left_behind():
         assert context._live_operation_count() == 0
 
 
+@pytest.mark.parametrize("user", ["inside", "elsewhere"])
+def test_a_result_of_an_operation_in_no_block(user):
+    """MLIR's verifier, which printing calls, reads the block of what defines an operand."""
+    text = """func.func @f(%c: i1, %x: i32) -> i32 {
+      %sum = arith.addi %x, %x : i32
+      %r = scf.if %c -> i32 { %a = arith.muli %sum, %x : i32
+        scf.yield %a : i32 } else { scf.yield %x : i32 }
+      return %x : i32 }"""
+    with ir.Context(), ir.Location.unknown():
+        module, ops = ir.Module.parse(text), {}
+        module.operation.walk(lambda op: ops.__setitem__(op.name, op))
+        branch, product, total = ops["scf.if"], ops["arith.muli"], ops["arith.addi"]
+        if user == "inside":
+            product.operands[0] = branch.results[0]
+        (branch if user == "inside" else total).detach_from_parent()
+        with pytest.raises(ir.MLIRError, match="a result of an operation that is in no block is used"):
+            branch.verify()
+        assert '"scf.if"' in str(branch) and '"arith.muli"' in str(branch.regions[0].blocks[0])
+        assert '"arith.muli"' in str(product.results[0]) and product.results[0].get_name().startswith("%")
+        if user == "elsewhere":
+            assert '"arith.muli"' in str(module)
+
+
 TEXT_WITH_BLOCKS = (
     TEXT
     + """

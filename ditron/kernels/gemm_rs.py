@@ -45,6 +45,7 @@ from ditron.kernels.tiles import (
     block_scaled_dot_step,
     columns_of,
     dot_step,
+    load_rows,
     piece_of,
     piece_rows,
     promoted,
@@ -103,15 +104,6 @@ def scaled_columns(
         scale_a_ptr += shard * rows if SCALE_A == "row" else 0
         columns = scale_tile(columns, scale_a_ptr, scale_b_ptr, row, col, rows, N, BM, BN // PARTS, SCALE_A, SCALE_B)
     return columns
-
-
-@ditron.jit
-def load_rows(ptr, row, col, rows, N, HEIGHT: tl.constexpr, WIDTH: tl.constexpr):
-    """A tile, or some of its columns, of ``[rows, N]`` by loads of all threads."""
-    at_row = row + tl.arange(0, HEIGHT)
-    at_col = col + tl.arange(0, WIDTH)
-    at = at_row.to(tl.int64)[:, None] * N + at_col[None, :]
-    return tl.load(ptr + at, mask=(at_row < rows)[:, None] & (at_col < N)[None, :], other=0.0)
 
 
 @ditron.jit(do_not_specialize=["epoch"])

@@ -22,6 +22,7 @@ __all__ = [
     "dot_step",
     "growing_piece_of",
     "growing_piece_rows",
+    "load_rows",
     "multiply_tiles",
     "piece_of",
     "piece_rows",
@@ -257,6 +258,15 @@ def columns_of(acc, part: tl.constexpr, PARTS: tl.constexpr):
         left, right = halves_of(half)
         half = left if part % 2 == 0 else right
     return half
+
+
+@ditron.jit
+def load_rows(ptr, row, col, rows, N, HEIGHT: tl.constexpr, WIDTH: tl.constexpr):
+    """A tile, or some of its columns, of ``[rows, N]`` by loads of all threads."""
+    at_row = row + tl.arange(0, HEIGHT)
+    at_col = col + tl.arange(0, WIDTH)
+    at = at_row.to(tl.int64)[:, None] * N + at_col[None, :]
+    return tl.load(ptr + at, mask=(at_row < rows)[:, None] & (at_col < N)[None, :], other=0.0)
 
 
 @ditron.jit

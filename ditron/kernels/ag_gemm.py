@@ -233,6 +233,9 @@ def ag_gemm_program(
 #: stores of a few programs bring these sooner than a copy engine (docs/results/tensor-parallel.md).
 PUSHED_COLUMNS, PUSHERS = 2048, 14
 
+#: On a GPU with fewer SMs, a part of one for instance, the programs that store are too many of those that fit at once.
+FEWEST_SMS = 5 * PUSHERS
+
 
 def pushed_schedule(ranks: int, rows: int, N: int, most: int = PUSHED_COLUMNS, pushers: int = PUSHERS) -> Options:
     """Where rows are stored by programs: for a weight of up to ``most`` columns; empty elsewhere."""
@@ -243,7 +246,7 @@ def pushed_schedule(ranks: int, rows: int, N: int, most: int = PUSHED_COLUMNS, p
 
 
 def ag_gemm_rule(problem: Problem) -> Rule:
-    """What :func:`ag_gemm` runs where nothing is measured."""
+    """What :func:`ag_gemm` runs where nothing is measured, on a GPU with ``FEWEST_SMS`` SMs or more."""
     if divides_k(problem.M, problem.N, problem.K) and has_tiles(problem):
         why = f"a product of {problem.M} rows takes as long as its weight is read, by programs that divide K"
         return Rule({"algorithm": "split_k"}, why)
@@ -380,7 +383,8 @@ def ag_gemm(
             run_alone(ag_gemm_by_rank_program, *tensors, *of_scales, capacity_for(rows), **known, **kinds, **schedule)
             return out
         if overlaps("ag_gemm", group, algorithm, nbytes, a, b, out, scales=scales):
-            if not schedule and not has_nodes and not group.small_shapes and scales is None:
+            is_free = not schedule and not has_nodes and scales is None
+            if is_free and not group.small_shapes and group.sms >= FEWEST_SMS:
                 schedule = pushed_schedule(ranks, rows, N)
             chosen = schedule_for("ag_gemm", group, rows, 2, schedule, whole_pieces=False, scales=scales)
             quantized = () if has_nodes else (None, None) if scales is None else scales.for_kernel()

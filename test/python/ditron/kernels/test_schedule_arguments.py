@@ -1,16 +1,25 @@
 """Schedules of more than two ranks: which are candidates, what they depend on, and which arguments are refused."""
 
 import re
+import sys
 from types import SimpleNamespace
 
 import pytest
+import torch
+from fake_cuda import machine
 
-from ditron.kernels.ag_gemm import ag_gemm_program, pushed_schedule
+from ditron import kernels
+from ditron.kernels.ag_gemm import FEWEST_SMS, ag_gemm_program, pushed_schedule
 from ditron.kernels.gemm_rs import gemm_rs_program
 from ditron.kernels.schedules import check_schedule, schedule_for
+from ditron.tuning.lookup import GroupChoices
 from ditron.tuning.problem import Problem
 from ditron.tuning.registry import candidates_of
 from ditron_compiler.errors import DitronError
+
+# ruff: noqa: F811 - tests take the fixture by its name
+
+__all__ = ["machine"]
 
 
 def test_a_rule_that_names_more_hides_no_other_schedule():
@@ -53,3 +62,13 @@ def test_programs_that_push_leave_an_sm():
     assert schedule_for("ag_gemm", group, 2048, 2, {"pushers": 14}, whole_pieces=False)["programs"] == 118
     with pytest.raises(DitronError, match="pushers must be from 1 to 131, to leave an SM to the product, got 132"):
         schedule_for("ag_gemm", group, 2048, 2, {"pushers": 132}, whole_pieces=False)
+
+
+@pytest.mark.parametrize("sms, pushers", [(8, None), (FEWEST_SMS - 1, None), (FEWEST_SMS, 14), (132, 14)])
+def test_programs_push_where_nobody_asked_on_a_gpu_with_many_sms(machine, monkeypatch, sms, pushers):
+    machine.group.choices, machine.group.sms, chosen = GroupChoices(None), sms, []
+    module = sys.modules["ditron.kernels.ag_gemm"]  # its name in the package is the operator's
+    monkeypatch.setattr(module, "run_alone", lambda *args, **constants: chosen.append(constants))
+    kernels.ag_gemm(torch.randn(256, 64).bfloat16(), torch.randn(64, 64).bfloat16(), algorithm="overlapped")
+    assert chosen[0].get("pushers") == pushers
+    assert chosen[0]["programs"] == sms - (pushers or 0)

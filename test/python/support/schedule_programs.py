@@ -2,11 +2,17 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from typing import Any
+
+import torch
 
 from ditron._program.program import Program
 from ditron.kernels.ag_gemm import ag_gemm_program
+from ditron.kernels.all_gather import ll_gather_program
 from ditron.kernels.gemm_rs import gemm_rs_program
+from ditron.kernels.moe_rs import moe_rs_program
+from ditron.kernels.plan_programs import moe_plan_program, sample_of
 
 __all__ = ["SCHEDULE_PROGRAMS"]
 
@@ -15,7 +21,29 @@ def _scheduled(program: Program, schedule: dict[str, Any]) -> Program:
     def sample_args(ranks: int) -> dict[str, Any]:
         return program.sample_args(ranks) | schedule
 
+    return _sampled(program, sample_args)
+
+
+def _sampled(program: Program, sample_args: Callable[..., dict[str, Any]]) -> Program:
     return Program(program.fn, program.passes, program.example, sample_args, program.max_nodes)
+
+
+def _tables(at_once: bool) -> Program:
+    def sample_args(ranks: int, generator: torch.Generator) -> dict[str, Any]:
+        return sample_of(ranks, generator, at_once) | {"at_once": at_once, "slice_tokens": 4}
+
+    return _sampled(moe_plan_program, sample_args)
+
+
+def _sums(overlap: bool, to_all: bool) -> Program:
+    """``moe_rs_program``, whose sample draws whether sums are for all ranks."""
+
+    def sample_args(ranks: int, generator: torch.Generator) -> dict[str, Any]:
+        sample = moe_rs_program.sample_args(ranks, generator)
+        out = f"bf16[{20 * ranks if to_all else 20}, 80]"
+        return sample | {"overlap": overlap, "to_all": to_all, "out": out}
+
+    return _sampled(moe_rs_program, sample_args)
 
 
 #: By name.
@@ -23,6 +51,12 @@ SCHEDULE_PROGRAMS = {
     "ag_gemm_program, pushers": _scheduled(
         ag_gemm_program, {"pushers": 1, "push_block": 256, "push_warps": 4, "pieces": 2}
     ),
+    "ll_gather_program, ll128": _scheduled(ll_gather_program, {"protocol": "ll128", "block": 60}),
     "gemm_rs_program, two copy streams": _scheduled(gemm_rs_program, {"copy_streams": 2, "pieces": 3}),
     "gemm_rs_program, stores": _scheduled(gemm_rs_program, {"stores": True}),
+    "moe_plan_program, at once": _tables(True),
+    "moe_plan_program, segments": _tables(False),
+    "moe_rs_program, beside": _sums(overlap=True, to_all=False),
+    "moe_rs_program, after": _sums(overlap=False, to_all=False),
+    "moe_rs_program, to all": _sums(overlap=True, to_all=True),
 }

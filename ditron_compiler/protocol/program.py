@@ -360,7 +360,7 @@ class AbstractProgram(Atomics, Control):
         """A message that carries its own flag: it orders no other memory."""
         if any_unknown(packets, source, nbytes, epoch, rank):
             self.not_followed(number)
-        elif self._rank_exists(number, rank):
+        elif self._rank_exists(number, rank) and self._is_epoch(number, epoch):
             rank = int(self.group[rank])
             self._require_symmetric(number, packets, rank)
             machine, task, site = self.machine, self.task, self.sites[number]
@@ -383,6 +383,8 @@ class AbstractProgram(Atomics, Control):
     def ll_get(self, number: int, to: Any, packets: Any, nbytes: Any, epoch: Any) -> Generator[Keys, None, Any]:
         if any_unknown(to, packets, nbytes, epoch):
             return self.not_followed(number)
+        if not self._is_epoch(number, epoch):
+            return UNKNOWN
         machine, task, site = self.machine, self.task, self.sites[number]
         wait = WaitEvent(
             task, task.node, -1, (int(packets),), "eq", int(epoch), site.loc, task.call, number, acquire=False
@@ -406,6 +408,19 @@ class AbstractProgram(Atomics, Control):
         machine.contents_changed(task, span, task.node, "unpacked data", site.loc)
         self._has_changed()
         return UNKNOWN
+
+    def _is_epoch(self, number: int, epoch: int) -> bool:
+        """Whether packets of that epoch differ from memory to which none were sent; notes a problem otherwise."""
+        if epoch > 0 or self.task.path:
+            return True
+        self.machine.problem(
+            "count",
+            f"is given the epoch {epoch}, and packet memory that nobody has written to has epoch 0",
+            self.task,
+            self.sites[number].loc,
+            "count calls from 1 on",
+        )
+        return False
 
     # --- order ---------------------------------------------------------------------------------------------------
 

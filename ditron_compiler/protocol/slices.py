@@ -113,7 +113,8 @@ class BackwardSlice:
         if isinstance(op, scf.ForOp):
             yielded = op.body.terminator.operands
             for argument, init, again, result in zip(op.inner_iter_args, op.initArgs, yielded, op.results, strict=True):
-                self._incoming[argument] = self._incoming[result] = [init, again]
+                self._incoming[argument] = [init, again]
+                self._incoming[result] = [argument]  # which is needed with it, also where nothing in the body is
         elif isinstance(op, scf.IfOp):
             for region in op.regions:
                 for block in region.blocks:

@@ -5,6 +5,7 @@ from __future__ import annotations
 import importlib
 import inspect
 import sys
+from contextlib import nullcontext
 
 import paths
 import pytest
@@ -256,3 +257,22 @@ def test_memory_that_is_not_symmetric(how):
     first = inspect.getsourcelines(reach.fn)
     assert how in first[0][int(found[0].loc.split(":")[1]) - first[1]] and "symm_empty" in found[0].hint
     assert not check_function(main, [(1, None)]).findings or how != "notify"
+
+
+@pytest.mark.parametrize("sent, taken, lines", [(0, 1, ["ll_put"]), (1, 0, ["ll_get"]), (1, 1, [])])
+def test_epochs_of_packets_begin_with_one(sent, taken, lines):
+    """Memory to which nothing was sent is a message of epoch 0."""
+
+    @ditron.jit(pipeline="as-written")
+    def epochs(places, data, out, sent, taken):
+        dl.ll_put(places, data, 256, (dl.rank() + 1) % dl.num_ranks(), sent)
+        dl.ll_get(out, places, 256, taken)
+
+    def run():
+        ditron.init()
+        epochs[(1,)](ditron.symm_packets(1, nbytes=256), torch.ones(64), torch.empty(64), sent, taken)
+
+    found = [str(finding) for finding in check_function(run, [(2, None)]).findings if "epoch 0" in finding.message]
+    assert len(found) == len(lines) and all("[count]" in text for text in found), found
+    with nullcontext() if not lines else pytest.raises(ditron.SimulationError, match=f"{lines[0]}: expected an epoch"):
+        ditron.sim.run(run, ranks=2)

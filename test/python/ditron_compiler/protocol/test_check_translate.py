@@ -307,3 +307,26 @@ def test_what_was_given_up_is_no_success(tmp_path, capsys, monkeypatch):
     assert main(["check", "--ranks", "1", str(file)]) == 0
     assert main(["check", "--ranks", "2", str(file)]) == 3
     assert capsys.readouterr().out.endswith("long.py: NOT checked to the end (2 ranks)\n")
+
+
+@ditron.jit(pipeline="as-written")
+def wait_for_the_last(flags, out, steps):
+    last = -1
+    for step in range(steps):
+        tl.store(out + step, step)
+        last = step
+    dl.wait(flags + last, 1, 1)
+
+
+def test_what_a_loop_only_carries_out_is_known():
+    """Nothing in the loop reads it, and what it is there decides which signal is waited for."""
+
+    def run():
+        ditron.init()
+        flags = ditron.symm_zeros(4, dtype=torch.int64, name="flags")
+        wait_for_the_last[(1,)](flags, torch.zeros(4, dtype=torch.int32), 3)
+
+    report = check_function(run, [(1, None)])
+    (finding,) = report.findings
+    assert finding.kind == "never-signalled" and "flags[2] of rank 0" in finding.message
+    assert "NOT all was followed" not in str(report)

@@ -31,8 +31,8 @@ class Atomics:
 
     def ld(self, number: int, pointer: Any) -> Generator[Keys, None, Any]:
         yield from self._yield()
+        value = yield from self._value(number, pointer, True, 0)  # others may run before
         self._access(number, pointer, True, False, "an atomic load", atomic=True)
-        value = yield from self._value(number, pointer, True, 0)
         self._observe_all(number, pointer)
         if any_unknown(value):
             self._doubt_if_used(number)

@@ -92,7 +92,6 @@ for _class, _sign in {
     arith.AddIOp: "+",
     arith.SubIOp: "-",
     arith.MulIOp: "*",
-    arith.AndIOp: "&",
     arith.OrIOp: "|",
     arith.XOrIOp: "^",
     arith.ShLIOp: "<<",
@@ -115,6 +114,39 @@ for _class, _function in {
     arith.MaxUIOp: "umax",
 }.items():
     EXPRESSIONS[_class] = lambda op, a, f=_function: f"{f}({a[0]}, {a[1]}, {bits_of(op.lhs.type)})"
+
+
+@_expression(arith.AndIOp)
+def _andi(op: ir.Operation, a: list[str]) -> str:
+    """Bits of a float below those of an integer count as 0: what a word with both says to its reader is the integer."""
+    return "0" if _is_low_part(op) and _has_bits_of_float(op.operands[0]) else f"{a[0]} & {a[1]}"
+
+
+def _is_low_part(op: ir.Operation) -> bool:
+    """Whether an ``and`` clears the high bits, and no other, of an integer that was extended."""
+    extend, mask = (value.owner for value in op.operands)
+    if not isinstance(extend, (arith.ExtSIOp, arith.ExtUIOp)):
+        return False
+    while isinstance(mask, (tt.SplatOp, tt.BroadcastOp)):
+        mask = mask.operands[0].owner
+    return isinstance(mask, arith.ConstantOp) and constant(mask) == (1 << bits_of(extend.in_.type)) - 1
+
+
+def _has_bits_of_float(value: ir.Value) -> bool:
+    op = value.owner
+    while isinstance(op, _KEEPS_BITS):
+        op = op.operands[0].owner
+    return isinstance(op, tt.BitcastOp) and str(_element(op.operands[0].type))[0] in "fb"
+
+
+_KEEPS_BITS = (
+    arith.ExtSIOp,
+    arith.ExtUIOp,
+    tt.SplatOp,
+    tt.BroadcastOp,
+    tt.ReshapeOp,
+    tt.ExpandDimsOp,
+)
 
 
 @_expression(arith.CeilDivSIOp)

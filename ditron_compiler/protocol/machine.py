@@ -82,6 +82,7 @@ class Machine:
         self.doubts: list[int] = []
         self.lets_others_run = False  # a program did before it saw a value again
         self.paths = 0  # branches on unknown conditions so far
+        self._moment = 0  # accesses so far
         self.problems: list[Problem] = []
         self.notes: dict[str, None] = dict.fromkeys(scenario.notes)
         self.given_up: dict[str, None] = {}
@@ -214,7 +215,8 @@ class Machine:
             )
         check_budget()
         for (write, atomic, how, loc, site, copy, path), spans in task._accesses.items():
-            self._record(task, task.node, write, atomic, how, loc, site, merged(np.concatenate(spans)), copy, path)
+            moment, span = spans[-1][0], merged(np.concatenate([span for _, span in spans]))
+            self._record(task, task.node, write, atomic, how, loc, site, span, copy, path, moment)
         task._accesses.clear()
         task.node = self.graph.add([task.node, *visible], ordered, narrow)
         return task.node
@@ -237,13 +239,15 @@ class Machine:
         if not len(span):
             return
         path = task.path if path is None else path
+        self._moment += 1
         if not self.check_bounds(task, span, write, loc):
             if write:
                 self.unknown_writes.append(task.node)
         elif node is not None:
-            self._record(task, node, write, atomic, how, loc, site, span, copy, path)
+            self._record(task, node, write, atomic, how, loc, site, span, copy, path, self._moment)
         else:
-            task._accesses.setdefault((write, atomic, how, loc, site, copy, path), []).append(span)
+            same = task._accesses.setdefault((write, atomic, how, loc, site, copy, path), [])
+            same.append((self._moment, span))
 
     def copied(self, source: Span, target: Span, in_order: bool = True) -> int:
         """The number of a copy; its bytes are followed if it copies them ``in_order`` and writes all that it reads."""
@@ -263,13 +267,14 @@ class Machine:
         span: Span,
         copy: int | None,
         path: tuple[int, ...],
+        moment: int,
     ) -> None:
         buffers = span[:, 0] >> 36
         for buffer in np.unique(buffers) if buffers[0] != buffers[-1] else buffers[:1]:
             rank, root, _ = parts(int(buffer) << 36)
             here = span[buffers == buffer] if buffers[0] != buffers[-1] else span
             self.accesses.setdefault((rank, root), []).append(
-                AccessRecord(node, task, write, atomic, how, loc, site, here, task.call, task.step, copy, path)
+                AccessRecord(node, task, write, atomic, how, loc, site, here, task.call, task.step, copy, path, moment)
             )
 
     def check_bounds(self, task: Task, span: Span, write: bool, loc: str) -> bool:

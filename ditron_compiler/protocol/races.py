@@ -91,7 +91,7 @@ def _unordered_looks(machine: Machine) -> Iterator[Pair]:
                 ):
                     continue
                 looks = [d for d in decisive if d.task is load.task and len(common(d.span, both))]
-                if not looks or (looks[-1] is load and first is load and _reads_older(load, store, both, accesses)):
+                if not looks or (looks[-1] is load and load.task.done and _reads_older(load, store, both, accesses)):
                     yield Pair(first, second, int(both[0, 0]), (first, second))
 
 
@@ -125,10 +125,10 @@ def open_looks(machine: Machine) -> Iterator[str]:
 
 def _reads_older(load: AccessRecord, store: AccessRecord, both: Span, accesses: list[AccessRecord]) -> bool:
     """Whether a load of a tile, in the run, has read what the same line has stored in an earlier call."""
-    if np.diff(load.span).sum() <= _site(load).itemsize or store.call != load.call:
+    if np.diff(load.span).sum() <= _site(load).itemsize or store.call != load.call or store.moment < load.moment:
         return False
-    writes = [a for a in accesses if a.write and a.node < load.node and len(common(a.span, both))]
-    last = max(writes, key=lambda access: access.node, default=store)
+    writes = [a for a in accesses if a.write and a.moment < load.moment and len(common(a.span, both))]
+    last = max(writes, key=lambda access: access.moment, default=store)
     return last.loc == store.loc and last.call < load.call and last.task is not load.task
 
 

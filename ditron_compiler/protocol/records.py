@@ -112,6 +112,7 @@ class AccessRecord:
     step: int  # of the host code, that it belongs to
     copy: int | None = None  # number of the copy, put or get whose source or destination it is
     path: tuple[int, ...] = ()  # the branches on unknown conditions that it is in
+    moment: int = 0  # of the machine's run, when it was made last: nodes are in the order in which segments begin
 
 
 @dataclass(frozen=True)

@@ -1,0 +1,84 @@
+"""The checker on words that are polled: data from registers, beside the epoch by which a reader knows it."""
+
+from __future__ import annotations
+
+import pytest
+import torch
+import triton.language as tl
+
+import ditron
+import ditron.language as dl
+from ditron.kernels.exchange import receive_words, send_words, word_box
+from ditron.protocol.api import check_function
+
+WORDS = 256  # one program of one warp sends half of them: four of each thread
+
+
+@ditron.jit(do_not_specialize=["epoch"])
+def exchange(x, boxes, out, epoch, SENDS: tl.constexpr, WORDS: tl.constexpr):
+    """Each program sends its part of the words to every rank, and takes all words of all ranks."""
+    own = dl.rank()
+    ranks = dl.num_ranks()
+    part: tl.constexpr = WORDS // 2
+    at = tl.program_id(0) * part + tl.arange(0, part)
+    bits = tl.load(x + at).to(tl.int32, bitcast=True)
+    for step in range(ranks if SENDS == "all" else 1):
+        peer = (own + step) % ranks
+        send_words(dl.symm_at(word_box(boxes, own, ranks, epoch, WORDS), peer) + at, bits, epoch)
+    all_words = tl.arange(0, WORDS)
+    for sender in range(ranks):
+        words = receive_words(word_box(boxes, sender, ranks, epoch, WORDS) + all_words, epoch)
+        row = tl.program_id(0) * ranks + sender
+        tl.store(out + row * WORDS + all_words, words.to(tl.float32, bitcast=True))
+
+
+def report_of(groups, sends="all", calls=3):
+    def run():
+        ditron.init()
+        x, out = torch.ones(WORDS), torch.zeros(2 * ditron.num_ranks() * WORDS)
+        boxes = ditron.symm_zeros(2 * ditron.num_ranks() * WORDS, dtype=torch.int64, name="boxes")
+        for epoch in range(1, calls + 1):
+            exchange[(2,)](x, boxes, out, epoch, SENDS=sends, WORDS=WORDS, num_warps=1)
+
+    return check_function(run, groups)
+
+
+@pytest.mark.parametrize("ranks", [1, 2])
+def test_words_of_floats_are_followed(ranks):
+    """A program that begins before another one has sent reads what an earlier call has left, and reads on."""
+    report = report_of([(ranks, None)])
+    assert not report.findings and report.is_complete, str(report)
+
+
+def test_words_not_checked_to_the_end():
+    """A program that polls when the checker gives up would have read on: what it saw last is no finding."""
+    report = report_of([(3, None)])
+    assert not report.findings and report.given_up == ["3 ranks"], str(report)
+
+
+def test_words_that_nobody_sends():
+    report = report_of([(2, None)], sends="own")
+    assert {finding.kind for finding in report.findings} == {"never-signalled"}, str(report)
+    assert "boxes[" in report.findings[0].message
+
+
+def test_words_of_an_epoch_that_was_there_before():
+    """The flag of another call: its words are taken for this one's."""
+
+    @ditron.jit(do_not_specialize=["epoch"])
+    def late(x, boxes, out, epoch, WORDS: tl.constexpr):
+        at = tl.arange(0, WORDS)
+        bits = tl.load(x + at).to(tl.int32, bitcast=True)
+        right = (dl.rank() + 1) % dl.num_ranks()
+        send_words(dl.symm_at(boxes, right) + at, bits, epoch)
+        words = receive_words(boxes + at, epoch)
+        tl.store(out + at, words.to(tl.float32, bitcast=True))
+
+    def run():
+        ditron.init()
+        boxes = ditron.symm_zeros(WORDS, dtype=torch.int64, name="boxes")
+        for _ in range(3):
+            late[(1,)](torch.ones(WORDS), boxes, torch.zeros(WORDS), 1, WORDS=WORDS, num_warps=1)
+
+    report = check_function(run, [(2, None)])
+    assert {finding.kind for finding in report.findings} == {"too-early"}, str(report)

@@ -10,6 +10,7 @@ to travel, a token once to each rank that needs it, and a sum for each token fro
 from __future__ import annotations
 
 import argparse
+import functools
 import sys
 from collections.abc import Iterator
 from pathlib import Path
@@ -18,10 +19,10 @@ import torch
 import torch.distributed as dist
 
 sys.path.insert(0, str(Path(__file__).resolve().parent))
-from cases import Case, Run, arguments, copies_alone, measure, parse_schedule  # noqa: E402
+from cases import Case, Run, arguments, copies_alone, floor, measure, parse_schedule  # noqa: E402
 from grouped_gemm import MODELS, Model  # noqa: E402
 from measuring import random  # noqa: E402
-from moe import RowsCase, route  # noqa: E402
+from moe import RowsCase, route, rows_of  # noqa: E402
 
 from ditron import kernels  # noqa: E402
 from ditron.kernels.route_draws import RouteDistribution  # noqa: E402
@@ -70,6 +71,31 @@ class Exchange:
         return torch.einsum("tkh,tk->th", routes.view(self.tokens, self.top_k, self.H).float(), self.weights).bfloat16()
 
 
+def quantized_dispatch(e: Exchange, name: str, calls: int, args: argparse.Namespace) -> Case:
+    """Tokens in fp8 with a scale of 128 columns: two calls."""
+    x, scales = e.x.to(torch.float8_e4m3fn), torch.rand(e.tokens, e.H // 128, device=e.x.device)
+    rows = torch.zeros(e.plan.max_rows, e.H, dtype=torch.int8, device=x.device).view(x.dtype)
+    scale_rows = torch.zeros(e.plan.max_rows, e.H // 128, device=x.device)
+    everybody = [torch.empty(e.ranks * len(t), t.shape[1], device=x.device) for t in (x, scales)]
+    for whole, part in zip(everybody, (x.float(), scales), strict=True):
+        dist.all_gather_into_tensor(whole, part)
+    token = e.plan.row_route[rows_of(e.plan)].long() // e.top_k
+
+    def both(**schedule: object) -> tuple[torch.Tensor, torch.Tensor]:
+        kernels.ep_dispatch(x, e.plan, out=rows, **schedule)
+        return rows, kernels.ep_dispatch(scales, e.plan, out=scale_rows, **schedule)
+
+    runs: dict[str, Run] = {
+        "copies alone": copies_alone([n * e.H * 33 // 32 for n in e.needed], x.device),
+        "tokens alone": floor(lambda: kernels.ep_dispatch(x, e.plan, out=rows)),
+        "ditron": both,
+    }
+    runs |= {f"ditron, {how}": functools.partial(both, **schedule) for how, schedule in args.dispatch_schedules}
+    case = RowsCase("ep_exchange", name, runs, tuple(whole[token] for whole in everybody), 1e-9, calls)
+    case.plans = {n: e.plan for n in runs if n.startswith("ditron")}
+    return case
+
+
 def exchange(args: argparse.Namespace, device: torch.device) -> Iterator[Case]:
     for name in args.models:
         for tokens in args.rows:
@@ -93,6 +119,7 @@ def exchange(args: argparse.Namespace, device: torch.device) -> Iterator[Case]:
             case = RowsCase("ep_exchange", f"dispatch, {name}, {tokens} tokens", runs, expected, 1e-9, calls)
             case.plans = {n: e.plan for n in runs if n.startswith("ditron")}
             yield case
+            yield quantized_dispatch(e, f"dispatch, {name} in fp8, {tokens} tokens", calls, args)
 
             y, out = random(e.plan.max_rows, e.H, 5, device), torch.empty_like(e.x)
             of_nccl = random(sum(e.received), e.H, 6, device)

@@ -47,7 +47,10 @@ class RowsCase(Case):
     plans: dict[str, Plan]
 
     def error(self, name: str, results: tuple[torch.Tensor, ...]) -> float:
-        return super().error(name, (results[0][rows_of(self.plans[name])],) if name in self.plans else results)
+        if name not in self.plans:
+            return super().error(name, results)
+        placed = rows_of(self.plans[name])
+        return super().error(name, tuple(result[placed] for result in results))
 
 
 def rows_of(plan: Plan) -> torch.Tensor:

@@ -12,6 +12,7 @@ fp32 torch. Multicast is off. A shape has ``--limit`` seconds, after which a ran
 from __future__ import annotations
 
 import argparse
+import functools
 import sys
 from collections.abc import Iterator
 from pathlib import Path
@@ -35,6 +36,8 @@ from cases import (  # noqa: E402
 from measuring import random  # noqa: E402
 
 from ditron import kernels  # noqa: E402
+from ditron.kernels.all_reduce_rms_norm import ll_rms_norm_program  # noqa: E402
+from ditron.kernels.operands import capacity_for  # noqa: E402
 
 
 def ag_gemm_case(
@@ -159,6 +162,13 @@ def all_reduce(args: argparse.Namespace, device: torch.device) -> Iterator[Case]
         yield Case("all_reduce", f"{nbytes} bytes", runs, expected, 6e-3, calls=20 if nbytes <= 1 << 22 else 4)
 
 
+def norm_by(x, residual, weight, out, total, schedule: dict) -> torch.Tensor:
+    """The program of packets with another schedule."""
+    parts = -(-x.shape[1] // schedule["block"])
+    ll_rms_norm_program(x, residual, weight, out, total, capacity_for(len(x)), 1e-6, parts=parts, **schedule)
+    return out
+
+
 def all_reduce_norm(args: argparse.Namespace, device: torch.device) -> Iterator[Case]:
     rank, group, N = dist.get_rank(), dist.group.WORLD.group_name, 8192
     for rows in (1, 4, 16, 64, 128):
@@ -188,6 +198,8 @@ def all_reduce_norm(args: argparse.Namespace, device: torch.device) -> Iterator[
             "ditron": ours,
             "ditron, all_reduce alone": floor(lambda x=x, out=out: kernels.all_reduce(x, out=out)),
         }
+        for how, schedule in args.norm_schedules:
+            runs[f"ditron, {how}"] = functools.partial(norm_by, x, residual, weight, out, total, schedule)
         expected = torch.nn.functional.rms_norm(exact + residual.float(), (N,), weight.float(), 1e-6)
         yield Case("all_reduce_norm", f"{rows} x {N}", runs, expected, 1e-2, calls=20)
 
@@ -268,7 +280,7 @@ def main() -> None:
     parser = arguments(__doc__, OPERATORS)
     parser.add_argument("--rows", type=int, default=8192, help="M of all ranks together")
     parser.add_argument("--shapes", nargs="*", default=[], help="e.g. '7B strong'; all by default")
-    for operator in ("ag", "rs", "ar", "small", "move"):
+    for operator in ("ag", "rs", "ar", "norm", "small", "move"):
         parser.add_argument(
             f"--{operator}-schedules", nargs="*", type=parse_schedule, default=[], metavar="pieces=1,group_m=4"
         )

@@ -15,12 +15,15 @@ from ditron.distributed.torch_groups import AnyGroup
 from ditron.kernels.all_reduce import ONE_SHOT_BYTES, TWO_SHOT_LL128_BYTES, all_reduce
 from ditron.kernels.dispatch import torch_operator
 from ditron.kernels.exchange import (
+    WORDS_OF_THREAD,
     packet_boxes,
     receive_block,
     receive_packets,
+    receive_words,
     send_block,
     send_packets,
     send_packets_to_all,
+    send_words,
     sum_of_packets,
 )
 from ditron.kernels.operands import aligned, capacity_for, in_group, result, vector_operand
@@ -32,11 +35,22 @@ __all__ = ["all_reduce_rms_norm", "all_reduce_rms_norm_program", "ll_rms_norm_pr
 
 
 @ditron.jit
-def store_norm(out_ptr, at, mask, rounded, weight, N, eps):
-    """The RMSNorm of ``rounded`` to ``out``."""
+def sum_of_squares(rounded):
     total = rounded.to(tl.float32)
-    scale = tl.rsqrt(tl.sum(total * total, 0) / N + eps)
-    tl.store(out_ptr + at, (total * scale * weight).to(out_ptr.dtype.element_ty), mask=mask)
+    return tl.sum(total * total, 0)
+
+
+@ditron.jit
+def store_scaled(out_ptr, at, mask, rounded, square, weight, N, eps):
+    """To ``out`` the RMSNorm of ``rounded``, columns of a row whose sum of squares is ``square``."""
+    scale = tl.rsqrt(square / N + eps)
+    tl.store(out_ptr + at, (rounded.to(tl.float32) * scale * weight).to(out_ptr.dtype.element_ty), mask=mask)
+
+
+@ditron.jit
+def store_norm(out_ptr, at, mask, rounded, weight, N, eps):
+    """The RMSNorm of ``rounded``, a row, to ``out``."""
+    store_scaled(out_ptr, at, mask, rounded, sum_of_squares(rounded), weight, N, eps)
 
 
 @ditron.jit
@@ -86,6 +100,19 @@ def all_reduce_rms_norm_kernel(
     store_normalized(out_ptr, sum_ptr, at, mask, total + residual, weight, N, eps)
 
 
+@ditron.jit
+def sum_over_parts(value, words_ptr, part, epoch, PARTS: tl.constexpr, POLLED: tl.constexpr):
+    """The sum, in their order, of the ``value`` of each of the ``PARTS`` programs that call it with one ``words``.
+
+    A rank's own memory needs one half: calls of a rank follow each other. ``POLLED`` words are loaded, some of them
+    many times, as :func:`receive_words` asks.
+    """
+    send_words(words_ptr + part, value.to(tl.int32, bitcast=True), epoch)
+    at = tl.arange(0, POLLED)
+    words = receive_words(words_ptr + at % PARTS, epoch)
+    return tl.sum(tl.where(at < PARTS, words.to(tl.float32, bitcast=True), 0.0), 0)
+
+
 @ditron.jit(do_not_specialize=["epoch"])
 def ll_kernel(
     x_ptr,
@@ -94,24 +121,41 @@ def ll_kernel(
     out_ptr,
     sum_ptr,
     boxes_ptr,
+    squares_ptr,
     N,
     rows,
     eps,
     epoch,
     BLOCK: tl.constexpr,
+    PARTS: tl.constexpr,
+    POLLED: tl.constexpr,
     PROTOCOL: tl.constexpr,
 ):
-    """As :func:`all_reduce_rms_norm_kernel`, by packets, which are unpacked to ``sum``; boxes are for ``rows`` rows."""
-    row = tl.program_id(0)
-    cols = tl.arange(0, BLOCK)
-    mask = cols < N
-    first = row.to(tl.int64) * N
-    send_packets_to_all(x_ptr + first, 0, N, boxes_ptr, row, rows, epoch, BLOCK, PROTOCOL)
+    """As :func:`all_reduce_rms_norm_kernel`, by packets, which are unpacked to ``sum``; boxes are for ``rows`` rows.
+
+    A row is that of ``PARTS`` programs, each with ``BLOCK`` of its columns, which tell each other sums of squares.
+    """
+    program = tl.program_id(0)
+    row = program // PARTS
+    part = program % PARTS
+    count = tl.minimum(N - part * BLOCK, BLOCK)
+    cols = tl.arange(0, triton.next_power_of_2(BLOCK))
+    mask = cols < count
+    weight_ptr += part * BLOCK
+    first = row.to(tl.int64) * N + part * BLOCK
+    send_packets_to_all(x_ptr + first, 0, count, boxes_ptr, program, rows * PARTS, epoch, BLOCK, PROTOCOL)
     # Neither depends on the peers: loaded while their rows are on the way.
     residual = tl.load(residual_ptr + first + cols, mask=mask, other=0.0).to(tl.float32)
     weight = tl.load(weight_ptr + cols, mask=mask, other=0.0).to(tl.float32)
-    total = sum_of_packets(x_ptr + first, sum_ptr + first, N, boxes_ptr, row, rows, epoch, BLOCK, PROTOCOL)
-    store_normalized(out_ptr, sum_ptr, first + cols, mask, total + residual, weight, N, eps)
+    total = sum_of_packets(
+        x_ptr + first, sum_ptr + first, count, boxes_ptr, program, rows * PARTS, epoch, BLOCK, PROTOCOL
+    )
+    rounded = (total + residual).to(sum_ptr.dtype.element_ty)
+    tl.store(sum_ptr + first + cols, rounded, mask=mask)
+    square = sum_of_squares(rounded)
+    if PARTS > 1:
+        square = sum_over_parts(square, squares_ptr + row * PARTS, part, epoch, PARTS, POLLED)
+    store_scaled(out_ptr, first + cols, mask, rounded, square, weight, N, eps)
 
 
 @ditron.jit(do_not_specialize=["epoch"])
@@ -208,23 +252,34 @@ def all_reduce_rms_norm_program(x, residual, weight, out, total, capacity, eps, 
     )
 
 
-@ditron.program(example=EXAMPLE, sample_args=lambda ranks: SAMPLE, max_nodes=1)
-def ll_rms_norm_program(x, residual, weight, out, total, capacity, eps, *, block, num_warps=16, protocol="ll"):
-    """As :func:`all_reduce_rms_norm_program`, by packets."""
+@ditron.program(
+    example=EXAMPLE | {"block": 1024, "parts": 8, "num_warps": 4},
+    sample_args=lambda ranks: SAMPLE | {"block": 16, "parts": 3, "num_warps": 1},
+    max_nodes=1,
+)
+def ll_rms_norm_program(x, residual, weight, out, total, capacity, eps, *, block, parts=1, num_warps=16, protocol="ll"):
+    """As :func:`all_reduce_rms_norm_program`, by packets; a row has ``parts`` programs, each ``block`` of its columns.
+
+    ``parts`` is N / block, rounded up. Programs of a row wait for each other: so many must run at once on every GPU.
+    """
     rows, N = x.shape
-    boxes = packet_boxes(capacity, block, x.dtype)
-    ll_kernel[(rows,)](
+    boxes = packet_boxes(capacity * parts, block, x.dtype)
+    squares = dh.zeros(capacity * parts, dtype=torch.int64, name="squares")
+    ll_kernel[(rows * parts,)](
         x,
         residual,
         weight,
         out,
         total,
         boxes,
+        squares,
         N,
         capacity,
         eps,
         dh.epoch(),
         BLOCK=block,
+        PARTS=parts,
+        POLLED=WORDS_OF_THREAD * 32 * num_warps,
         PROTOCOL=protocol,
         num_warps=num_warps,
     )

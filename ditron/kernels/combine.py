@@ -125,6 +125,35 @@ def sum_item(item, splits, tokens, begin, end, TB: tl.constexpr, CB: tl.constexp
 
 
 @ditron.jit
+def store_sums(
+    y_ptr,
+    inbox_ptr,
+    route_row_ptr,
+    route_weight_ptr,
+    peer,
+    worker,
+    workers,
+    tokens,
+    capacity,
+    begin,
+    end,
+    splits,
+    H,
+    TB: tl.constexpr,
+    CB: tl.constexpr,
+    TOP_K: tl.constexpr,
+):
+    """Store at ``peer`` the sums of its ``tokens``, as far as they are this program's; columns ``begin`` to ``end``."""
+    own = dl.rank()
+    for item in range(worker, tl.cdiv(tokens, TB) * splits, workers):
+        token, exists, first, last = sum_item(item, splits, tokens, begin, end, TB, CB)
+        rows, weights = routes_of(route_row_ptr, route_weight_ptr, peer * tokens + token, exists, TOP_K)
+        for col in range(first, last, CB):
+            sums, at, mask = weighted_sums(y_ptr, rows, weights, token, exists, col, H, CB, TOP_K)
+            tl.store(dl.symm_at(inbox_ptr + own.to(tl.int64) * capacity * H, peer) + at, sums, mask=mask)
+
+
+@ditron.jit
 def send_sums(
     y_ptr,
     inbox_ptr,
@@ -136,8 +165,6 @@ def send_sums(
     workers,
     tokens,
     capacity,
-    begin,
-    end,
     splits,
     H,
     epoch,
@@ -146,20 +173,30 @@ def send_sums(
     TOP_K: tl.constexpr,
     RANKS: tl.constexpr,
 ):
-    """Send the rank ``step`` after this one the sums of its ``tokens``, as far as they are this program's, and signal.
+    """:func:`store_sums` of all columns at the rank ``step`` after this one, and a signal.
 
-    Of each rank the columns from ``begin`` to ``end``; ``sent`` [RANKS - 1] is this program's.
+    ``sent`` [RANKS - 1] is this program's.
     """
-    own = dl.rank()
-    peer = (own + step) % RANKS
-    items = tl.cdiv(tokens, TB) * splits
-    for item in range(worker, items, workers):
-        token, exists, first, last = sum_item(item, splits, tokens, begin, end, TB, CB)
-        rows, weights = routes_of(route_row_ptr, route_weight_ptr, peer * tokens + token, exists, TOP_K)
-        for col in range(first, last, CB):
-            sums, at, mask = weighted_sums(y_ptr, rows, weights, token, exists, col, H, CB, TOP_K)
-            tl.store(dl.symm_at(inbox_ptr + own.to(tl.int64) * capacity * H, peer) + at, sums, mask=mask)
-    if worker < items:
+    peer = (dl.rank() + step) % RANKS
+    store_sums(
+        y_ptr,
+        inbox_ptr,
+        route_row_ptr,
+        route_weight_ptr,
+        peer,
+        worker,
+        workers,
+        tokens,
+        capacity,
+        0,
+        H,
+        splits,
+        H,
+        TB,
+        CB,
+        TOP_K,
+    )
+    if worker < tl.cdiv(tokens, TB) * splits:
         dl.notify(sent_ptr + RANKS - 1 - step, peer, epoch)
 
 
@@ -236,10 +273,10 @@ def sum_chunk(
     Each rank is sent the sums of its ``tokens``, or with ``ALL`` those of all tokens, and a signal; ``out`` is this
     rank's sums plus those that the others have sent, in fp32 and in rank order.
     """
+    own = dl.rank()
+    items = tl.cdiv(tokens, TB) * splits
     if ALL:
-        own = dl.rank()
         own_box_ptr = inbox_ptr + own.to(tl.int64) * capacity * H
-        items = tl.cdiv(tokens, TB) * splits
         for item in range(worker, items, workers):
             token, exists, first, last = sum_item(item, splits, tokens, begin, end, TB, CB)
             rows, weights = routes_of(route_row_ptr, route_weight_ptr, token, exists, TOP_K)
@@ -247,18 +284,14 @@ def sum_chunk(
                 sums, at, mask = weighted_sums(y_ptr, rows, weights, token, exists, col, H, CB, TOP_K)
                 for step in tl.static_range(1, RANKS):
                     tl.store(dl.symm_at(own_box_ptr, (own + step) % RANKS) + at, sums, mask=mask)
-        if worker < items:
-            for step in range(1, RANKS):
-                dl.notify(sent_ptr + RANKS - 1 - step, (own + step) % RANKS, epoch)
     else:
         for step in range(1, RANKS):
-            send_sums(
+            store_sums(
                 y_ptr,
                 inbox_ptr,
                 route_row_ptr,
                 route_weight_ptr,
-                sent_ptr,
-                step,
+                (own + step) % RANKS,
                 worker,
                 workers,
                 tokens,
@@ -267,12 +300,13 @@ def sum_chunk(
                 end,
                 splits,
                 H,
-                epoch,
                 TB,
                 CB,
                 TOP_K,
-                RANKS,
             )
+    if worker < items:  # behind all stores: the first signal waits until they have arrived
+        for step in range(1, RANKS):
+            dl.notify(sent_ptr + RANKS - 1 - step, (own + step) % RANKS, epoch)
     add_sums(
         y_ptr,
         out_ptr,

@@ -37,8 +37,8 @@ __all__ = [
 ]
 
 
-@ditron.jit(do_not_specialize=["epoch"])
-def push_tokens_kernel(
+@ditron.jit
+def push_tokens(
     x_ptr,
     inbox_ptr,
     arrived_ptr,
@@ -47,19 +47,21 @@ def push_tokens_kernel(
     route_row_ptr,
     tokens,
     capacity,
+    first,
+    programs,
     epoch,
     H: tl.constexpr,
     TB: tl.constexpr,
     TOP_K: tl.constexpr,
     RANKS: tl.constexpr,
 ):
-    """Each token of ``x`` [tokens, H] to ``inbox`` [ranks, capacity, H] of the ranks that need it.
+    """Each token of ``x`` [tokens, H] to ``inbox`` [ranks, capacity, H] of the ranks that need it, and, of each block
+    of ``TB`` tokens, a signal to all of them.
 
-    ``needs`` is [2, ranks, capacity]: which tokens of each rank are needed here, and which of this rank's there.
+    ``needs`` is [2, ranks, capacity]: which tokens of each rank are needed here, and which of this rank's there. Of
+    ``programs`` that share the blocks this is number ``first``.
     """
     own = dl.rank()
-    first = tl.program_id(0)
-    programs = tl.num_programs(0)
     blocks = tl.cdiv(capacity, TB)
     k = tl.arange(0, triton.next_power_of_2(TOP_K))
     within = tl.arange(0, TB)
@@ -74,55 +76,126 @@ def push_tokens_kernel(
             tl.store(needed_ptr + within, (tl.max(row, 1) >= 0).to(tl.int32), mask=within < count)
             send_packets(needed_ptr, count, boxes_ptr, block, blocks, peer, epoch, TB, "ll")
     column = tl.arange(0, triton.next_power_of_2(H))
-    inbox_ptr += ((epoch % 2).to(tl.int64) * RANKS + own) * capacity * H
+    needs_ptr += RANKS * capacity
+    to = ()
+    for n in tl.static_range(RANKS - 1):
+        to = to + (dl.symm_at(inbox_ptr + own.to(tl.int64) * capacity * H, (own + n + 1) % RANKS),)
     for block in range(first, tl.cdiv(tokens, TB), programs):
         count = tl.minimum(tokens - block * TB, TB)
-        theirs_ptr = needs_ptr + RANKS * capacity
+        theirs = ()
+        for n in tl.static_range(RANKS - 1):
+            other = (own + n + 1) % RANKS
+            box_ptr = needs_ptr + other * capacity + block * TB
+            theirs = theirs + (receive_packets(box_ptr, count, boxes_ptr, block, blocks, other, epoch, TB, "ll"),)
+        for i in range(count):
+            at = (block * TB + i).to(tl.int64) * H + column
+            row = tl.load(x_ptr + at, mask=column < H)
+            for n in tl.static_range(RANKS - 1):
+                if tl.load(theirs[n] + i) != 0:
+                    tl.store(to[n] + at, row, mask=column < H)
         for step in range(1, RANKS):
-            peer = (own + step) % RANKS
-            box_ptr = theirs_ptr + peer * capacity + block * TB
-            box_ptr = receive_packets(box_ptr, count, boxes_ptr, block, blocks, peer, epoch, TB, "ll")
-            for i in range(count):
-                if tl.load(box_ptr + i) != 0:
-                    at = (block * TB + i).to(tl.int64) * H + column
-                    row = tl.load(x_ptr + at, mask=column < H)
-                    tl.store(dl.symm_at(inbox_ptr, peer) + at, row, mask=column < H)
-    for step in range(1, RANKS):
-        dl.notify(arrived_ptr + own, (own + step) % RANKS, 1, op="add")
+            dl.notify(arrived_ptr + own * blocks + block, (own + step) % RANKS, epoch)
 
 
-@ditron.jit(do_not_specialize=["epoch"])
-def take_rows_kernel(
+@ditron.jit
+def place_tokens(x_ptr, rows_ptr, route_row_ptr, count, H: tl.constexpr, TOP_K: tl.constexpr):
+    """``count`` tokens of ``x`` to those of ``rows`` that ``route_row`` [count, TOP_K] says, none where negative."""
+    column = tl.arange(0, triton.next_power_of_2(H))
+    for i in range(count):
+        places = ()
+        last = -1
+        for k in tl.static_range(TOP_K):
+            place = tl.load(route_row_ptr + i * TOP_K + k)
+            places = places + (place,)
+            last = tl.maximum(last, place)
+        if last >= 0:
+            value = tl.load(x_ptr + i * H + column, mask=column < H)
+            for k in tl.static_range(TOP_K):
+                if places[k] >= 0:
+                    tl.store(rows_ptr + places[k].to(tl.int64) * H + column, value, mask=column < H)
+
+
+@ditron.jit
+def clear_padding(
+    rows_ptr, row_slot_ptr, num_tiles, first, programs, H: tl.constexpr, BM: tl.constexpr
+):
+    """Zeros to the rows of tiles of ``BM`` rows that are no token's."""
+    column = tl.arange(0, triton.next_power_of_2(H))
+    within = tl.arange(0, triton.next_power_of_2(BM))
+    zeros = tl.zeros((triton.next_power_of_2(H),), rows_ptr.dtype.element_ty)
+    for tile in range(first, num_tiles, programs):
+        slot = tl.load(row_slot_ptr + tile * BM + within, mask=within < BM, other=0)
+        if tl.min(slot, 0) < 0:
+            for row in range(tile * BM, (tile + 1) * BM):
+                if tl.load(row_slot_ptr + row) < 0:
+                    tl.store(rows_ptr + row.to(tl.int64) * H + column, zeros, mask=column < H)
+
+
+@ditron.jit(do_not_specialize=["senders", "epoch"])
+def dispatch_kernel(
     x_ptr,
     rows_ptr,
     inbox_ptr,
     arrived_ptr,
+    needs_ptr,
+    boxes_ptr,
+    route_row_ptr,
     row_slot_ptr,
     num_tiles_ptr,
     tokens,
     capacity,
     senders,
-    block_m,
     epoch,
     H: tl.constexpr,
+    TB: tl.constexpr,
+    BM: tl.constexpr,
+    TOP_K: tl.constexpr,
     RANKS: tl.constexpr,
 ):
-    """``rows`` [max_rows, H] in the order of the experts, zeros for padding, when all other ranks' have arrived."""
-    own = dl.rank()
-    arrived = tl.cast(epoch, tl.int64) * senders
-    dl.wait(arrived_ptr, own, arrived)
-    token = dl.wait(arrived_ptr + own + 1, RANKS - 1 - own, arrived)
+    """The first ``senders`` programs push tokens to the ranks that need them; the others put tokens in their rows of
+    ``rows`` [max_rows, H]: this rank's, and a block of another rank's when it has arrived.
+    """
+    OTHERS: tl.constexpr = RANKS - 1 if RANKS > 1 else 1
+    pid = tl.program_id(0)
     inbox_ptr += (epoch % 2).to(tl.int64) * RANKS * capacity * H
-    inbox_ptr = dl.consume_token(inbox_ptr, token)
-    column = tl.arange(0, triton.next_power_of_2(H))
-    for row in range(tl.program_id(0), tl.load(num_tiles_ptr) * block_m, tl.num_programs(0)):
-        slot = tl.load(row_slot_ptr + row)
-        stage = slot // tokens
-        source = (own + stage) % RANKS
-        theirs_ptr = inbox_ptr + (source.to(tl.int64) * capacity + slot - stage * tokens) * H
-        mine_ptr = x_ptr + slot.to(tl.int64) * H
-        value = tl.load(tl.where(stage == 0, mine_ptr, theirs_ptr) + column, mask=(column < H) & (slot >= 0), other=0.0)
-        tl.store(rows_ptr + row.to(tl.int64) * H + column, value, mask=column < H)
+    if pid < senders:
+        push_tokens(
+            x_ptr,
+            inbox_ptr,
+            arrived_ptr,
+            needs_ptr,
+            boxes_ptr,
+            route_row_ptr,
+            tokens,
+            capacity,
+            pid,
+            senders,
+            epoch,
+            H,
+            TB,
+            TOP_K,
+            RANKS,
+        )
+    else:
+        own = dl.rank()
+        first = pid - senders
+        takers = tl.num_programs(0) - senders
+        blocks = tl.cdiv(tokens, TB)
+        for block in range(first, blocks, takers):
+            count = tl.minimum(tokens - block * TB, TB)
+            at = block.to(tl.int64) * TB
+            own_routes_ptr = route_row_ptr + (own * tokens + at) * TOP_K
+            place_tokens(x_ptr + at * H, rows_ptr, own_routes_ptr, count, H, TOP_K)
+        clear_padding(rows_ptr, row_slot_ptr, tl.load(num_tiles_ptr), first, takers, H, BM)
+        # Blocks of all senders with the same number arrive at about the same time.
+        for item in range(first, blocks * (RANKS - 1), takers):
+            block = item // OTHERS
+            source = (own + 1 + item % OTHERS) % RANKS
+            count = tl.minimum(tokens - block * TB, TB)
+            at = block.to(tl.int64) * TB
+            token = dl.wait(arrived_ptr + source * tl.cdiv(capacity, TB) + block, 1, epoch)
+            box_ptr = dl.consume_token(inbox_ptr + (source.to(tl.int64) * capacity + at) * H, token)
+            place_tokens(box_ptr, rows_ptr, route_row_ptr + (source * tokens + at) * TOP_K, count, H, TOP_K)
 
 
 @ditron.program(
@@ -154,50 +227,39 @@ def ep_dispatch_program(
     top_k,
     block_m=128,
     block=16,
-    senders=264,
-    programs=528,
+    senders=66,
+    programs=264,
     num_warps=8,
 ):
-    """``rows`` [max_rows, width] = the tokens of all ranks' ``x`` [tokens, width] that ``row_slot`` says.
+    """``rows`` [max_rows, width] = the tokens of all ranks' ``x`` [tokens, width] that ``route_row`` says.
 
     ``route_row``, ``row_slot`` and ``num_tiles``: of a plan for ``block_m`` rows in a tile. Memory is kept for up to
-    ``capacity`` tokens of a rank. ``senders`` programs store ``block`` tokens at a time at other ranks, ``programs``
-    put rows in their order.
+    ``capacity`` tokens of a rank, a multiple of ``block``. ``senders`` programs store ``block`` tokens at a time at
+    other ranks, ``programs`` put what has arrived in its rows.
     """
-    tokens, epoch = x.shape[0], dh.epoch()
+    blocks = capacity // block
     inbox = dh.symm_empty(2, num_ranks * capacity, width, dtype=x.dtype, name="inbox")
-    arrived = dh.symm_zeros(num_ranks, dtype=torch.int64, name="arrived")
+    arrived = dh.symm_zeros(num_ranks * blocks, dtype=torch.int64, name="arrived")
     needs = dh.empty(2 * num_ranks * capacity, dtype=torch.int32, name="needs")
-    boxes = packet_boxes(capacity // block, block, torch.int32)
-    push_tokens_kernel[(senders,)](
+    boxes = packet_boxes(blocks, block, torch.int32)
+    dispatch_kernel[(senders + programs,)](
         x,
+        rows,
         inbox,
         arrived,
         needs,
         boxes,
         route_row,
-        tokens,
-        capacity,
-        epoch,
-        H=width,
-        TB=block,
-        TOP_K=top_k,
-        RANKS=num_ranks,
-        num_warps=num_warps,
-    )
-    take_rows_kernel[(programs,)](
-        x,
-        rows,
-        inbox,
-        arrived,
         row_slot,
         num_tiles,
-        tokens,
+        x.shape[0],
         capacity,
         senders,
-        block_m,
-        epoch,
+        dh.epoch(),
         H=width,
+        TB=block,
+        BM=block_m,
+        TOP_K=top_k,
         RANKS=num_ranks,
         num_warps=num_warps,
     )

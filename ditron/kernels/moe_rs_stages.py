@@ -63,8 +63,6 @@ def moe_send_kernel(
             workers,
             tokens,
             capacity,
-            0,
-            H,
             splits,
             H,
             epoch,

@@ -19,7 +19,7 @@ import torch
 import torch.distributed as dist
 
 sys.path.insert(0, str(Path(__file__).resolve().parent))
-from cases import Case, Run, arguments, copies_alone, floor, measure, parse_schedule  # noqa: E402
+from cases import Case, Run, arguments, copies_alone, measure, parse_schedule  # noqa: E402
 from grouped_gemm import MODELS, Model  # noqa: E402
 from measuring import random  # noqa: E402
 from moe import RowsCase, route, rows_of  # noqa: E402
@@ -72,7 +72,7 @@ class Exchange:
 
 
 def quantized_dispatch(e: Exchange, name: str, calls: int, args: argparse.Namespace) -> Case:
-    """Tokens in fp8 with a scale of 128 columns: two calls."""
+    """Tokens in fp8 with a scale for 128 columns."""
     x, scales = e.x.to(torch.float8_e4m3fn), torch.rand(e.tokens, e.H // 128, device=e.x.device)
     rows = torch.zeros(e.plan.max_rows, e.H, dtype=torch.int8, device=x.device).view(x.dtype)
     scale_rows = torch.zeros(e.plan.max_rows, e.H // 128, device=x.device)
@@ -80,17 +80,12 @@ def quantized_dispatch(e: Exchange, name: str, calls: int, args: argparse.Namesp
     for whole, part in zip(everybody, (x.float(), scales), strict=True):
         dist.all_gather_into_tensor(whole, part)
     token = e.plan.row_route[rows_of(e.plan)].long() // e.top_k
-
-    def both(**schedule: object) -> tuple[torch.Tensor, torch.Tensor]:
-        kernels.ep_dispatch(x, e.plan, out=rows, **schedule)
-        return rows, kernels.ep_dispatch(scales, e.plan, out=scale_rows, **schedule)
-
+    dispatch = functools.partial(kernels.ep_dispatch, x, e.plan, out=rows, scale_x=scales, scale_out=scale_rows)
     runs: dict[str, Run] = {
         "copies alone": copies_alone([n * e.H * 33 // 32 for n in e.needed], x.device),
-        "tokens alone": floor(lambda: kernels.ep_dispatch(x, e.plan, out=rows)),
-        "ditron": both,
+        "ditron": dispatch,
     }
-    runs |= {f"ditron, {how}": functools.partial(both, **schedule) for how, schedule in args.dispatch_schedules}
+    runs |= {f"ditron, {how}": functools.partial(dispatch, **schedule) for how, schedule in args.dispatch_schedules}
     case = RowsCase("ep_exchange", name, runs, tuple(whole[token] for whole in everybody), 1e-9, calls)
     case.plans = {n: e.plan for n in runs if n.startswith("ditron")}
     return case

@@ -348,16 +348,19 @@ def all_reduce_rms_norm(
             out.copy_(torch.nn.functional.rms_norm(total, (N,), weight, eps))
             return out, total
         program, how = found
+        rows = x.numel() // N
+        columns = PART_COLUMNS.get(how.get("protocol"), N)
+        if rows <= PARTED_ROWS[group.num_ranks > 2] and N > columns:
+            how |= {"block": columns, "parts": -(-N // columns), "num_warps": 4}
         run_alone(
             program,
             *(aligned(tensor).view(-1, N) for tensor in (x, residual)),
             aligned(weight),
             out.view(-1, N),
             total.view(-1, N),
-            capacity_for(x.numel() // N),
+            capacity_for(rows),
             float(eps),
-            block=triton.next_power_of_2(N),
-            **how,
+            **{"block": triton.next_power_of_2(N)} | how,
         )
         return out, total
 
@@ -366,8 +369,13 @@ def all_reduce_rms_norm(
 #: as a row is one SM's in both shots.
 TWO_SHOT_BYTES = 768 << 10
 
+#: Columns of a program where a row has several, by protocol, and up to how many rows that is: with two ranks, as
+#: measured (docs/results/links.md); with more, where it was not, since the SM of a row sends it to each peer.
+PART_COLUMNS = {"ll": 2048, "ll128": 1920}
+PARTED_ROWS = (1, 16)
 
-def by_size(nbytes: int, ranks: int, has_nvlink: bool) -> tuple[Any, dict[str, str]] | None:
+
+def by_size(nbytes: int, ranks: int, has_nvlink: bool) -> tuple[Any, dict[str, Any]] | None:
     """The program, and its arguments, where each rank would send ``nbytes`` in one shot; None if it is none of them."""
     if has_nvlink and ranks > 2 and (nbytes >= TWO_SHOT_BYTES * (ranks - 1) or nbytes > ONE_SHOT_BYTES):
         return (two_shot_rms_norm_program, {}) if nbytes <= TWO_SHOT_LL128_BYTES[1] * (ranks - 1) else None

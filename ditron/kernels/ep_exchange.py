@@ -1,8 +1,7 @@
 """Expert parallelism without its products: tokens to the ranks of their experts, and what these made of them back.
 
-The ranks tell each other which of their tokens they need, a block of them in a message of packets, so that a row is
-stored once at each rank that has one of the token's experts. Memory that peers write to has two halves, used in turns,
-as exchange.py explains: in each call every rank gets a signal from all others.
+Memory that peers write to has two halves, used in turns, as exchange.py explains: in each call every rank gets a signal
+from all others.
 """
 
 from __future__ import annotations
@@ -10,7 +9,6 @@ from __future__ import annotations
 from typing import Any
 
 import torch
-import triton
 import triton.language as tl
 
 import ditron
@@ -18,10 +16,11 @@ import ditron.host as dh
 import ditron.language as dl
 from ditron.distributed.group import Group
 from ditron.distributed.torch_groups import AnyGroup
-from ditron.kernels.combine import sum_chunk
+from ditron.kernels.combine import add_sums, store_sums
 from ditron.kernels.dispatch import torch_operator
+from ditron.kernels.ep_dispatch_kernel import dispatch_kernel
 from ditron.kernels.ep_nodes import dispatch_sample, ep_combine_nodes_program, ep_dispatch_nodes_program
-from ditron.kernels.exchange import packet_boxes, receive_packets, send_packets
+from ditron.kernels.exchange import packet_boxes
 from ditron.kernels.operands import DTYPES, QUANTIZED, aligned, capacity_for, in_group, require_tensor, result
 from ditron.kernels.routing import Plan
 from ditron.kernels.schedules import check_schedule
@@ -34,168 +33,17 @@ __all__ = [
     "ep_dispatch",
     "ep_dispatch_program",
     "ep_dispatch_rows",
+    "ep_dispatch_rows_1x128",
 ]
 
 
-@ditron.jit
-def push_tokens(
-    x_ptr,
-    inbox_ptr,
-    arrived_ptr,
-    needs_ptr,
-    boxes_ptr,
-    route_row_ptr,
-    tokens,
-    capacity,
-    first,
-    programs,
-    epoch,
-    H: tl.constexpr,
-    TB: tl.constexpr,
-    TOP_K: tl.constexpr,
-    RANKS: tl.constexpr,
-):
-    """Each token of ``x`` [tokens, H] to ``inbox`` [ranks, capacity, H] of the ranks that need it, and, of each block
-    of ``TB`` tokens, a signal to all of them.
-
-    ``needs`` is [2, ranks, capacity]: which tokens of each rank are needed here, and which of this rank's there. Of
-    ``programs`` that share the blocks this is number ``first``.
-    """
-    own = dl.rank()
-    blocks = tl.cdiv(capacity, TB)
-    k = tl.arange(0, triton.next_power_of_2(TOP_K))
-    within = tl.arange(0, TB)
-    for block in range(first, tl.cdiv(tokens, TB), programs):
-        token = block * TB + within
-        count = tl.minimum(tokens - block * TB, TB)
-        for step in range(1, RANKS):
-            peer = (own + step) % RANKS
-            at = (peer * tokens + token)[:, None] * TOP_K + k[None, :]
-            row = tl.load(route_row_ptr + at, mask=(token < tokens)[:, None] & (k < TOP_K)[None, :], other=-1)
-            needed_ptr = needs_ptr + peer * capacity + block * TB
-            tl.store(needed_ptr + within, (tl.max(row, 1) >= 0).to(tl.int32), mask=within < count)
-            send_packets(needed_ptr, count, boxes_ptr, block, blocks, peer, epoch, TB, "ll")
-    column = tl.arange(0, triton.next_power_of_2(H))
-    needs_ptr += RANKS * capacity
-    to = ()
-    for n in tl.static_range(RANKS - 1):
-        to = to + (dl.symm_at(inbox_ptr + own.to(tl.int64) * capacity * H, (own + n + 1) % RANKS),)
-    for block in range(first, tl.cdiv(tokens, TB), programs):
-        count = tl.minimum(tokens - block * TB, TB)
-        theirs = ()
-        for n in tl.static_range(RANKS - 1):
-            other = (own + n + 1) % RANKS
-            box_ptr = needs_ptr + other * capacity + block * TB
-            theirs = theirs + (receive_packets(box_ptr, count, boxes_ptr, block, blocks, other, epoch, TB, "ll"),)
-        for i in range(count):
-            at = (block * TB + i).to(tl.int64) * H + column
-            row = tl.load(x_ptr + at, mask=column < H)
-            for n in tl.static_range(RANKS - 1):
-                if tl.load(theirs[n] + i) != 0:
-                    tl.store(to[n] + at, row, mask=column < H)
-        for step in range(1, RANKS):
-            dl.notify(arrived_ptr + own * blocks + block, (own + step) % RANKS, epoch)
-
-
-@ditron.jit
-def place_tokens(x_ptr, rows_ptr, route_row_ptr, count, H: tl.constexpr, TOP_K: tl.constexpr):
-    """``count`` tokens of ``x`` to those of ``rows`` that ``route_row`` [count, TOP_K] says, none where negative."""
-    column = tl.arange(0, triton.next_power_of_2(H))
-    for i in range(count):
-        places = ()
-        last = -1
-        for k in tl.static_range(TOP_K):
-            place = tl.load(route_row_ptr + i * TOP_K + k)
-            places = places + (place,)
-            last = tl.maximum(last, place)
-        if last >= 0:
-            value = tl.load(x_ptr + i * H + column, mask=column < H)
-            for k in tl.static_range(TOP_K):
-                if places[k] >= 0:
-                    tl.store(rows_ptr + places[k].to(tl.int64) * H + column, value, mask=column < H)
-
-
-@ditron.jit
-def clear_padding(
-    rows_ptr, row_slot_ptr, num_tiles, first, programs, H: tl.constexpr, BM: tl.constexpr
-):
-    """Zeros to the rows of tiles of ``BM`` rows that are no token's."""
-    column = tl.arange(0, triton.next_power_of_2(H))
-    within = tl.arange(0, triton.next_power_of_2(BM))
-    zeros = tl.zeros((triton.next_power_of_2(H),), rows_ptr.dtype.element_ty)
-    for tile in range(first, num_tiles, programs):
-        slot = tl.load(row_slot_ptr + tile * BM + within, mask=within < BM, other=0)
-        if tl.min(slot, 0) < 0:
-            for row in range(tile * BM, (tile + 1) * BM):
-                if tl.load(row_slot_ptr + row) < 0:
-                    tl.store(rows_ptr + row.to(tl.int64) * H + column, zeros, mask=column < H)
-
-
-@ditron.jit(do_not_specialize=["senders", "epoch"])
-def dispatch_kernel(
-    x_ptr,
-    rows_ptr,
-    inbox_ptr,
-    arrived_ptr,
-    needs_ptr,
-    boxes_ptr,
-    route_row_ptr,
-    row_slot_ptr,
-    num_tiles_ptr,
-    tokens,
-    capacity,
-    senders,
-    epoch,
-    H: tl.constexpr,
-    TB: tl.constexpr,
-    BM: tl.constexpr,
-    TOP_K: tl.constexpr,
-    RANKS: tl.constexpr,
-):
-    """The first ``senders`` programs push tokens to the ranks that need them; the others put tokens in their rows of
-    ``rows`` [max_rows, H]: this rank's, and a block of another rank's when it has arrived.
-    """
-    OTHERS: tl.constexpr = RANKS - 1 if RANKS > 1 else 1
-    pid = tl.program_id(0)
-    inbox_ptr += (epoch % 2).to(tl.int64) * RANKS * capacity * H
-    if pid < senders:
-        push_tokens(
-            x_ptr,
-            inbox_ptr,
-            arrived_ptr,
-            needs_ptr,
-            boxes_ptr,
-            route_row_ptr,
-            tokens,
-            capacity,
-            pid,
-            senders,
-            epoch,
-            H,
-            TB,
-            TOP_K,
-            RANKS,
-        )
-    else:
-        own = dl.rank()
-        first = pid - senders
-        takers = tl.num_programs(0) - senders
-        blocks = tl.cdiv(tokens, TB)
-        for block in range(first, blocks, takers):
-            count = tl.minimum(tokens - block * TB, TB)
-            at = block.to(tl.int64) * TB
-            own_routes_ptr = route_row_ptr + (own * tokens + at) * TOP_K
-            place_tokens(x_ptr + at * H, rows_ptr, own_routes_ptr, count, H, TOP_K)
-        clear_padding(rows_ptr, row_slot_ptr, tl.load(num_tiles_ptr), first, takers, H, BM)
-        # Blocks of all senders with the same number arrive at about the same time.
-        for item in range(first, blocks * (RANKS - 1), takers):
-            block = item // OTHERS
-            source = (own + 1 + item % OTHERS) % RANKS
-            count = tl.minimum(tokens - block * TB, TB)
-            at = block.to(tl.int64) * TB
-            token = dl.wait(arrived_ptr + source * tl.cdiv(capacity, TB) + block, 1, epoch)
-            box_ptr = dl.consume_token(inbox_ptr + (source.to(tl.int64) * capacity + at) * H, token)
-            place_tokens(box_ptr, rows_ptr, route_row_ptr + (source * tokens + at) * TOP_K, count, H, TOP_K)
+def scaled_sample(ranks: int, generator: torch.Generator) -> dict[str, Any]:
+    """Arguments for the checker: tokens with and without scales."""
+    sample = dispatch_sample(ranks, generator)
+    scaled = bool(torch.rand(1, generator=generator) < 0.5)
+    names = {"scale_x": "x", "scale_rows": "rows"}
+    shapes = {name: f"f32[{sample[like].split('[')[1].split(',')[0]}, 2]" for name, like in names.items()}
+    return sample | (shapes | {"scales": 2} if scaled else dict.fromkeys(names))
 
 
 @ditron.program(
@@ -205,12 +53,14 @@ def dispatch_kernel(
         "route_row": "i32[16384, 8]",
         "row_slot": "i32[33792]",
         "num_tiles": "i32[1]",
+        "scale_x": None,
+        "scale_rows": None,
         "capacity": 4096,
         "width": 7168,
         "num_ranks": 4,
         "top_k": 8,
     },
-    sample_args=dispatch_sample,
+    sample_args=scaled_sample,
     max_nodes=1,
     do_not_specialize=("route_row", "row_slot"),
 )
@@ -220,18 +70,22 @@ def ep_dispatch_program(
     route_row,
     row_slot,
     num_tiles,
+    scale_x,
+    scale_rows,
     capacity,
     *,
     width,
     num_ranks,
     top_k,
+    scales=0,
     block_m=128,
     block=16,
-    senders=66,
+    senders=132,
     programs=264,
     num_warps=8,
 ):
-    """``rows`` [max_rows, width] = the tokens of all ranks' ``x`` [tokens, width] that ``route_row`` says.
+    """``rows`` [max_rows, width] = the tokens of all ranks' ``x`` [tokens, width] that ``route_row`` says; so too
+    ``scale_rows`` of ``scale_x`` [tokens, scales], unless None.
 
     ``route_row``, ``row_slot`` and ``num_tiles``: of a plan for ``block_m`` rows in a tile. Memory is kept for up to
     ``capacity`` tokens of a rank, a multiple of ``block``. ``senders`` programs store ``block`` tokens at a time at
@@ -242,10 +96,16 @@ def ep_dispatch_program(
     arrived = dh.symm_zeros(num_ranks * blocks, dtype=torch.int64, name="arrived")
     needs = dh.empty(2 * num_ranks * capacity, dtype=torch.int32, name="needs")
     boxes = packet_boxes(blocks, block, torch.int32)
+    scale_inbox = None
+    if scale_x is not None:
+        scale_inbox = dh.symm_empty(2, num_ranks * capacity, scales, dtype=scale_x.dtype, name="scale_inbox")
     dispatch_kernel[(senders + programs,)](
         x,
+        scale_x,
         rows,
+        scale_rows,
         inbox,
+        scale_inbox,
         arrived,
         needs,
         boxes,
@@ -257,6 +117,7 @@ def ep_dispatch_program(
         senders,
         dh.epoch(),
         H=width,
+        S=scales,
         TB=block,
         BM=block_m,
         TOP_K=top_k,
@@ -265,7 +126,7 @@ def ep_dispatch_program(
     )
 
 
-@ditron.jit(do_not_specialize=["epoch"])
+@ditron.jit(do_not_specialize=["senders", "signals", "epoch"])
 def combine_kernel(
     y_ptr,
     out_ptr,
@@ -277,36 +138,71 @@ def combine_kernel(
     capacity,
     H,
     splits,
+    senders,
+    signals,
     epoch,
     TB: tl.constexpr,
     CB: tl.constexpr,
     TOP_K: tl.constexpr,
     RANKS: tl.constexpr,
 ):
-    """``out`` [tokens, H] = the sums over routes and ranks of ``y`` [max_rows, H]."""
+    """``out`` [tokens, H] = the sums over routes and ranks of ``y`` [max_rows, H].
+
+    The first ``senders`` programs store sums at the tokens' owners, who get a signal for each of ``signals`` parts of
+    them; the others add this rank's own sums and those that have arrived.
+    """
+    own = dl.rank()
     pid = tl.program_id(0)
-    sum_chunk(
-        y_ptr,
-        out_ptr,
-        inbox_ptr + (epoch % 2).to(tl.int64) * RANKS * capacity * H,
-        route_row_ptr,
-        route_weight_ptr,
-        sent_ptr + pid * (RANKS - 1),
-        pid,
-        tl.num_programs(0),
-        tokens,
-        capacity,
-        0,
-        H,
-        splits,
-        H,
-        epoch,
-        TB,
-        CB,
-        TOP_K,
-        RANKS,
-        False,
-    )
+    inbox_ptr += (epoch % 2).to(tl.int64) * RANKS * capacity * H
+    items = tl.cdiv(tokens, TB) * splits
+    parts = tl.minimum(signals, items)
+    if pid < senders:
+        for part in range(pid, parts, senders):
+            for step in range(1, RANKS):
+                store_sums(
+                    y_ptr,
+                    inbox_ptr,
+                    route_row_ptr,
+                    route_weight_ptr,
+                    (own + step) % RANKS,
+                    part,
+                    parts,
+                    tokens,
+                    capacity,
+                    0,
+                    H,
+                    splits,
+                    H,
+                    TB,
+                    CB,
+                    TOP_K,
+                )
+            for step in range(1, RANKS):  # behind all stores: the first signal waits until they have arrived
+                dl.notify(sent_ptr + (part + 1) * (RANKS - 1) - step, (own + step) % RANKS, epoch)
+    else:
+        for part in range(pid - senders, parts, tl.num_programs(0) - senders):
+            add_sums(
+                y_ptr,
+                out_ptr,
+                inbox_ptr,
+                route_row_ptr,
+                route_weight_ptr,
+                sent_ptr + part * (RANKS - 1),
+                part,
+                parts,
+                tokens,
+                capacity,
+                0,
+                H,
+                splits,
+                H,
+                epoch,
+                TB,
+                CB,
+                TOP_K,
+                RANKS,
+                False,
+            )
 
 
 def combine_sample(ranks: int, generator: torch.Generator) -> dict[str, Any]:
@@ -321,7 +217,9 @@ def combine_sample(ranks: int, generator: torch.Generator) -> dict[str, Any]:
         "num_ranks": ranks,
         "top_k": 2,
         "sums": (8, 16),
+        "senders": 2,
         "programs": 2,
+        "signals": 3,
     }
 
 
@@ -348,7 +246,9 @@ def ep_combine_program(
     *,
     num_ranks,
     top_k,
-    programs=528,
+    senders=264,
+    programs=264,
+    signals=2112,
     sums=(1, 2048),
     splits=1,
     num_warps=8,
@@ -358,12 +258,13 @@ def ep_combine_program(
     ``route_weight``.
 
     ``route_row`` and ``route_weight``: of a plan. Memory is kept for up to ``capacity`` tokens of a rank. A program
-    adds ``sums`` tokens and columns at a time; ``splits`` programs share the columns of a token.
+    adds ``sums`` tokens and columns at a time; ``splits`` programs share the columns of a token. ``senders`` programs
+    send, ``programs`` add what has arrived, of which ``signals`` of a rank, or fewer, tell.
     """
     tokens, H = out.shape
     inbox = dh.symm_empty(2, num_ranks * capacity, H, dtype=out.dtype, name="inbox")
-    sent = dh.symm_zeros(programs * num_ranks, dtype=torch.int64, name="sent")
-    combine_kernel[(programs,)](
+    sent = dh.symm_zeros(signals * num_ranks, dtype=torch.int64, name="sent")
+    combine_kernel[(senders + programs,)](
         y,
         out,
         inbox,
@@ -374,6 +275,8 @@ def ep_combine_program(
         capacity,
         H,
         splits,
+        senders,
+        signals,
         dh.epoch(),
         TB=sums[0],
         CB=sums[1],
@@ -411,27 +314,37 @@ def ep_dispatch(
     x: torch.Tensor,
     plan: Plan,
     *,
+    scale_x: torch.Tensor | None = None,
     out: torch.Tensor | None = None,
+    scale_out: torch.Tensor | None = None,
     group: AnyGroup = None,
     **schedule: Any,
-) -> torch.Tensor:
+) -> torch.Tensor | tuple[torch.Tensor, torch.Tensor]:
     """The tokens of all ranks that this rank's experts compute, a row for each route, sorted by expert.
 
     Args:
         x: ``[tokens, H]``, this rank's tokens, as many as the plan is for. bfloat16, float16 or float32; or of a
-            quantized dtype, whose scales, ``[tokens, ...]``, are dispatched by a second call.
+            quantized dtype.
         plan: of these tokens' experts (:func:`moe_plan`).
-        out: ``[plan.max_rows, H]``, written if given.
+        scale_x: ``[tokens, S]``, scales of the tokens (:func:`quantize_1x128`), which go with them. bfloat16, float16
+            or float32. There are no gradients then.
+        out, scale_out: ``[plan.max_rows, H]`` and ``[plan.max_rows, S]``, written if given.
         group: the ranks; default the current group. To other nodes rows go by puts.
         schedule: keyword-only arguments of :func:`ep_dispatch_program`, instead of those that would be chosen.
 
-    Returns ``[plan.max_rows, H]``: row i is of route ``plan.row_route[i]``, zeros are padding. What lies behind the
-    last tile is not written, and of the result's gradient not read. A token travels once to each rank that has one of
-    its experts. Collective over the group. Raises DitronError for tensors that do not fit.
+    Returns ``[plan.max_rows, H]``: row i is of route ``plan.row_route[i]``, zeros are padding; with ``scale_x`` also
+    the rows' scales, ``[plan.max_rows, S]``. What lies behind the last tile is not written, and of the result's
+    gradient not read. A token travels once to each rank that has one of its experts. Collective over the group. Raises
+    DitronError for tensors that do not fit.
 
         rows = ditron.kernels.ep_dispatch(x, plan)
     """
-    return ep_dispatch_rows(x, _tables("ep_dispatch", plan), out=out, group=group, **schedule)
+    tables = _tables("ep_dispatch", plan)
+    if scale_x is not None:
+        return ep_dispatch_rows_1x128(x, scale_x, tables, out=out, scale_out=scale_out, group=group, **schedule)
+    if scale_out is not None:
+        raise DitronError("ep_dispatch: scale_out= is given, and no scale_x=")
+    return ep_dispatch_rows(x, tables, out=out, group=group, **schedule)
 
 
 @torch_operator()
@@ -444,33 +357,79 @@ def ep_dispatch_rows(
     **schedule: Any,
 ) -> torch.Tensor:
     """:func:`ep_dispatch` with the tables of a plan."""
-    plan = Plan.of(tables)
     with in_group(group, "ep_dispatch") as group:
-        _operand("ep_dispatch", group, "x", x, len(plan.route_row) // group.num_ranks, "tokens", quantized=True)
-        program = ep_dispatch_program if len(group.nodes) == 1 else ep_dispatch_nodes_program
-        check_schedule("ep_dispatch", schedule, program)
-        out = result("ep_dispatch", (plan.max_rows, x.shape[1]), x, out, x=x)
-        chosen: dict[str, Any] = {"senders": 2 * group.sms, "programs": 4 * group.sms, "block": 16}
-        if group.small_shapes:
-            chosen |= {"senders": 3, "programs": 3, "num_warps": 4}
-        chosen |= schedule
-        tokens, rows = aligned(x), out
-        if x.itemsize == 1:  # one program moves bytes of any meaning
-            tokens, rows = tokens.view(torch.int8), rows.view(torch.int8)
-        program(
-            tokens,
-            rows,
-            plan.route_row,
-            plan.row_slot,
-            plan.num_tiles,
-            max(capacity_for(len(x)), chosen["block"]),
-            width=x.shape[1],
-            num_ranks=group.num_ranks,
-            top_k=plan.route_row.shape[1],
-            block_m=plan.block_m,
-            **chosen,
-        )
-        return out
+        return _dispatched(x, None, Plan.of(tables), out, None, group, schedule)[0]
+
+
+@torch_operator()
+def ep_dispatch_rows_1x128(
+    x: torch.Tensor,
+    scale_x: torch.Tensor,
+    tables: list[torch.Tensor],
+    *,
+    out: torch.Tensor | None = None,
+    scale_out: torch.Tensor | None = None,
+    group: AnyGroup = None,
+    **schedule: Any,
+) -> tuple[torch.Tensor, torch.Tensor]:
+    """:func:`ep_dispatch` of tokens with scales, with the tables of a plan."""
+    with in_group(group, "ep_dispatch") as group:
+        return _dispatched(x, scale_x, Plan.of(tables), out, scale_out, group, schedule)
+
+
+def _dispatched(
+    x: torch.Tensor,
+    scale_x: torch.Tensor | None,
+    plan: Plan,
+    out: torch.Tensor | None,
+    scale_out: torch.Tensor | None,
+    group: Group,
+    schedule: dict[str, Any],
+) -> Any:
+    """Rows and, with ``scale_x``, their scales."""
+    what, tokens = "ep_dispatch", len(plan.route_row) // group.num_ranks
+    _operand(what, group, "x", x, tokens, "tokens", quantized=True)
+    program = ep_dispatch_program if len(group.nodes) == 1 else ep_dispatch_nodes_program
+    check_schedule(what, schedule, program)
+    inputs = {"x": x}
+    if scale_x is not None:
+        _operand(what, group, "scale_x", scale_x, tokens, "tokens")
+        inputs["scale_x"] = scale_x
+        scale_out = result(what, (plan.max_rows, scale_x.shape[1]), scale_x, scale_out, rows=out, **inputs)
+    out = result(what, (plan.max_rows, x.shape[1]), x, out, **inputs)
+    if program is ep_dispatch_nodes_program and scale_x is not None:
+        _dispatched(scale_x, None, plan, scale_out, None, group, schedule)
+        scale_x = None
+    # A block for each sender, and large ones where there are many; no more sizes, as each compiles a kernel.
+    block = 16 if tokens > 2048 else 4 if tokens > 512 else 1
+    chosen: dict[str, Any] = {"senders": group.sms, "programs": 2 * group.sms, "block": block}
+    if program is ep_dispatch_nodes_program:
+        chosen = {"senders": 2 * group.sms, "programs": 4 * group.sms, "block": 16}
+    if group.small_shapes:
+        chosen |= {"senders": 3, "programs": 3, "num_warps": 4}
+    chosen |= schedule
+    moved, rows = aligned(x), out
+    if x.itemsize == 1:  # one program moves bytes of any meaning
+        moved, rows = moved.view(torch.int8), rows.view(torch.int8)
+    scaled: tuple[Any, ...] = ()
+    if program is ep_dispatch_program:
+        scaled = (None, None) if scale_x is None else (aligned(scale_x), scale_out)
+        chosen["scales"] = 0 if scale_x is None else scale_x.shape[1]
+    program(
+        moved,
+        rows,
+        plan.route_row,
+        plan.row_slot,
+        plan.num_tiles,
+        *scaled,
+        max(capacity_for(tokens), chosen["block"]),
+        width=x.shape[1],
+        num_ranks=group.num_ranks,
+        top_k=plan.route_row.shape[1],
+        block_m=plan.block_m,
+        **chosen,
+    )
+    return out, scale_out
 
 
 def ep_combine(
@@ -517,13 +476,14 @@ def ep_combine_rows(
         check_schedule("ep_combine", schedule, program)
         tokens, H = len(plan.route_row) // group.num_ranks, y.shape[1]
         out = result("ep_combine", (tokens, H), y, out, y=y)
-        chosen: dict[str, Any] = {"programs": 4 * group.sms, "splits": -(-H // 2048)}
+        chosen: dict[str, Any] = {"programs": 2 * group.sms, "splits": -(-H // 2048)}
         if program is ep_combine_nodes_program:
-            chosen |= {"programs": 2 * group.sms, "adders": 4 * group.sms}
+            chosen["adders"] = 4 * group.sms
+        else:
+            chosen |= {"senders": 2 * group.sms, "signals": (2 if tokens <= 512 else 16) * group.sms}
         if group.small_shapes:
             chosen = {"programs": 3, "sums": (8, 32), "num_warps": 4}
-            if program is ep_combine_nodes_program:
-                chosen["adders"] = 3
+            chosen |= {"adders": 3} if program is ep_combine_nodes_program else {"senders": 3, "signals": 4}
         program(
             aligned(y),
             out,

@@ -174,7 +174,7 @@ def _quantized_products(
 ) -> torch.Tensor:
     x, scale_x = quantize_1x128(x, group=group)
     if dispatched:
-        rows, scale_rows = (ep_dispatch(tensor, plan, group=group) for tensor in (x, scale_x))
+        rows, scale_rows = ep_dispatch(x, plan, scale_x=scale_x, group=group)
         rows = grouped_mm(rows, w13, plan, scale_rows=scale_rows, scale_w=scale_w13, group=group)
     else:
         rows = ag_moe(x, w13, plan, scale_x=scale_x, scale_w=scale_w13, group=group)

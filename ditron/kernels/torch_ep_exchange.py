@@ -7,7 +7,7 @@ from typing import Any
 import torch
 from torch import Tensor
 
-from ditron.kernels.ep_exchange import ep_combine_rows, ep_dispatch_rows
+from ditron.kernels.ep_exchange import ep_combine_rows, ep_dispatch_rows, ep_dispatch_rows_1x128
 from ditron.kernels.registration import define, num_ranks, save
 from ditron.kernels.routing import Plan
 
@@ -38,6 +38,11 @@ define(
     _dispatch_fake,
     _dispatch_backward,
     _setup,
+)
+define(
+    "ep_dispatch_rows_1x128(Tensor x, Tensor scale_x, Tensor[] tables, *, str group='') -> (Tensor, Tensor)",
+    ep_dispatch_rows_1x128,
+    lambda x, scale_x, tables, *, group="": tuple(_dispatch_fake(each, tables) for each in (x, scale_x)),
 )
 
 

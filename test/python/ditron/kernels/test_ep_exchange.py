@@ -61,7 +61,9 @@ def test_in_any_order(seed):
     round_trips(3, 37, 16, "ep", seed=seed)
 
 
-def test_quantized_tokens_and_their_scales():
+@pytest.mark.parametrize("at_once", [True, False])
+@pytest.mark.parametrize("seed", range(3))
+def test_quantized_tokens_and_their_scales(at_once, seed):
     x = torch.randn(2, 20, 256, generator=torch.Generator().manual_seed(1))
     scale = x.view(2, 20, 2, 128).abs().amax(3) / 448
     values = (x.view(2, 20, 2, 128) / scale[..., None]).to(torch.float8_e4m3fn).view(2, 20, 256)
@@ -69,13 +71,19 @@ def test_quantized_tokens_and_their_scales():
     def main():
         rank = ditron.rank()
         plan = kernels.moe_plan(corpus(2, 20, 2, 4)["uniform"][rank], num_experts=4)
-        rows, scales = kernels.ep_dispatch(values[rank], plan), kernels.ep_dispatch(scale[rank], plan)
+        if at_once:
+            rows, scales = kernels.ep_dispatch(values[rank], plan, scale_x=scale[rank])
+        else:
+            rows, scales = kernels.ep_dispatch(values[rank], plan), kernels.ep_dispatch(scale[rank], plan)
+        count = int(plan.num_tiles) * plan.block_m
+        padding = plan.row_route[:count] < 0
+        assert not rows[:count][padding].float().any() and not scales[:count][padding].any()
         placed = torch.nonzero(plan.row_route[: int(plan.num_tiles) * plan.block_m] >= 0)[:, 0]
         token = plan.row_route[placed].long() // 2
         assert torch.equal(rows[placed].float(), values.view(-1, 256)[token].float())
         assert torch.equal(scales[placed], scale.view(-1, 2)[token])
 
-    run(main, ranks=2)
+    run(main, ranks=2, seed=seed)
 
 
 @pytest.mark.parametrize("parallel", ["ep", "tp"])

@@ -123,6 +123,39 @@ def test_rows_are_divided_where_the_rule_says_so(ranks, takes, monkeypatch):
     assert programs == {norm.two_shot_rms_norm_program if takes else norm.ll_rms_norm_program}
 
 
+@pytest.mark.parametrize("machine", MACHINES, ids=["races", "weak", "graphs"])
+@pytest.mark.parametrize("dtype", [torch.bfloat16, torch.float32])
+@pytest.mark.parametrize("ranks", [1, 2, 3, 8])
+def test_rows_of_several_programs(ranks, dtype, machine):
+    """Which tell each other their sums of squares, in memory that other numbers of parts have used."""
+
+    def main():
+        rank, results = ditron.rank(), []
+        shapes = [(1, 40, 16, "ll"), (7, 40, 10, "ll128"), (3, 40, 20, "ll"), (9, 300, 60, "ll128"), (5, 7, 4, "ll")]
+        for call, (rows, N, block, protocol) in enumerate(shapes):
+            x, residual, weight = data(ranks, rows, N, seed=call), data(rows, N, seed=9), data(N, seed=8)
+            x, residual, weight = x.to(dtype), residual.to(dtype), weight.to(dtype)
+            out, total = torch.empty_like(residual), torch.empty_like(residual)
+            how = {"block": block, "parts": -(-N // block), "num_warps": 1 + call % 2, "protocol": protocol}
+            norm.ll_rms_norm_program(x[rank].clone(), residual, weight, out, total, 64, 1e-3, **how)
+            assert torch.equal(total, (sum_in_rank_order(x.float()) + residual.float()).to(dtype)), (rows, N)
+            expected = torch.nn.functional.rms_norm(total.double(), (N,), weight.double(), 1e-3)
+            numerics.assert_error_within(out, expected, numerics.gamma(N + 8) * expected.abs())
+            results += [out, total]
+        return results
+
+    assert_same_on_all(run(main, ranks=ranks, **machine))
+
+
+@pytest.mark.parametrize("ranks, rows, parts", [(2, 1, 3), (2, 2, 1), (3, 2, 3), (3, 16, 3), (3, 17, 1)])
+def test_parts_of_rows(ranks, rows, parts, monkeypatch):
+    given = []
+    monkeypatch.setattr(norm, "run_alone", lambda program, *tensors, **how: given.append(how.get("parts", 1)))
+    x = torch.zeros(rows, 5760)
+    run(lambda: kernels.all_reduce_rms_norm(x, x, x[0]), ranks=ranks)
+    assert given == [parts] * ranks
+
+
 KB, MB = 1 << 10, 1 << 20
 
 

@@ -1,0 +1,226 @@
+"""Kernel of ep_dispatch (ep_exchange.py): some programs push tokens to peers, others put what arrives in its rows.
+
+Tokens are divided into blocks. The ranks tell each other which tokens of a block they need, in a message of packets, so
+that a row is stored once at each rank that has one of the token's experts; a signal for each block says that its rows
+are there. Memory that peers write to has two halves, used in turns, as exchange.py explains: in each call every rank
+gets a signal from all others.
+"""
+
+from __future__ import annotations
+
+import triton
+import triton.language as tl
+
+import ditron
+import ditron.language as dl
+from ditron.kernels.exchange import receive_packets, send_packets
+
+__all__ = ["dispatch_kernel"]
+
+
+@ditron.jit
+def push_tokens(
+    x_ptr,
+    scale_ptr,
+    inbox_ptr,
+    scale_inbox_ptr,
+    arrived_ptr,
+    needs_ptr,
+    boxes_ptr,
+    route_row_ptr,
+    tokens,
+    capacity,
+    first,
+    programs,
+    epoch,
+    H: tl.constexpr,
+    S: tl.constexpr,
+    TB: tl.constexpr,
+    TOP_K: tl.constexpr,
+    RANKS: tl.constexpr,
+):
+    """Each token of ``x`` [tokens, H] to ``inbox`` [ranks, capacity, H] of the ranks that need it, and, of each block
+    of ``TB`` tokens, a signal to all of them. So too its ``S`` scales, if any.
+
+    ``needs`` is [2, ranks, capacity]: which tokens of each rank are needed here, and which of this rank's there. Of
+    ``programs`` that share the blocks this is number ``first``.
+    """
+    own = dl.rank()
+    blocks = tl.cdiv(capacity, TB)
+    k = tl.arange(0, triton.next_power_of_2(TOP_K))
+    within = tl.arange(0, TB)
+    for block in range(first, tl.cdiv(tokens, TB), programs):
+        token = block * TB + within
+        count = tl.minimum(tokens - block * TB, TB)
+        for step in range(1, RANKS):
+            peer = (own + step) % RANKS
+            at = (peer * tokens + token)[:, None] * TOP_K + k[None, :]
+            row = tl.load(route_row_ptr + at, mask=(token < tokens)[:, None] & (k < TOP_K)[None, :], other=-1)
+            needed_ptr = needs_ptr + peer * capacity + block * TB
+            tl.store(needed_ptr + within, (tl.max(row, 1) >= 0).to(tl.int32), mask=within < count)
+            send_packets(needed_ptr, count, boxes_ptr, block, blocks, peer, epoch, TB, "ll")
+    column = tl.arange(0, triton.next_power_of_2(H))
+    scale_column = tl.arange(0, triton.next_power_of_2(max(S, 1)))
+    needs_ptr += RANKS * capacity
+    to = ()
+    scales_to = ()
+    for n in tl.static_range(RANKS - 1):
+        to = to + (dl.symm_at(inbox_ptr + own.to(tl.int64) * capacity * H, (own + n + 1) % RANKS),)
+        if S > 0:
+            scale_box_ptr = scale_inbox_ptr + own.to(tl.int64) * capacity * S
+            scales_to = scales_to + (dl.symm_at(scale_box_ptr, (own + n + 1) % RANKS),)
+    for block in range(first, tl.cdiv(tokens, TB), programs):
+        count = tl.minimum(tokens - block * TB, TB)
+        theirs = ()
+        for n in tl.static_range(RANKS - 1):
+            other = (own + n + 1) % RANKS
+            box_ptr = needs_ptr + other * capacity + block * TB
+            theirs = theirs + (receive_packets(box_ptr, count, boxes_ptr, block, blocks, other, epoch, TB, "ll"),)
+        for i in range(count):
+            at = (block * TB + i).to(tl.int64) * H + column
+            row = tl.load(x_ptr + at, mask=column < H)
+            if S > 0:
+                scale_at = (block * TB + i).to(tl.int64) * S + scale_column
+                scales = tl.load(scale_ptr + scale_at, mask=scale_column < S)
+            for n in tl.static_range(RANKS - 1):
+                if tl.load(theirs[n] + i) != 0:
+                    tl.store(to[n] + at, row, mask=column < H)
+                    if S > 0:
+                        tl.store(scales_to[n] + scale_at, scales, mask=scale_column < S)
+        for step in range(1, RANKS):
+            dl.notify(arrived_ptr + own * blocks + block, (own + step) % RANKS, epoch)
+
+
+@ditron.jit
+def place_tokens(
+    x_ptr,
+    scale_ptr,
+    rows_ptr,
+    scale_rows_ptr,
+    route_row_ptr,
+    first,
+    count,
+    H: tl.constexpr,
+    S: tl.constexpr,
+    TOP_K: tl.constexpr,
+):
+    """Tokens of ``x`` [.., H], ``count`` from ``first`` on, to those of ``rows`` that ``route_row`` [count, TOP_K]
+    says, none where negative. So too their ``S`` scales, if any.
+    """
+    column = tl.arange(0, triton.next_power_of_2(H))
+    scale_column = tl.arange(0, triton.next_power_of_2(max(S, 1)))
+    for i in range(count):
+        places = ()
+        last = -1
+        for k in tl.static_range(TOP_K):
+            place = tl.load(route_row_ptr + i * TOP_K + k)
+            places = places + (place,)
+            last = tl.maximum(last, place)
+        if last >= 0:
+            value = tl.load(x_ptr + (first + i) * H + column, mask=column < H)
+            if S > 0:
+                scales = tl.load(scale_ptr + (first + i) * S + scale_column, mask=scale_column < S)
+            for k in tl.static_range(TOP_K):
+                if places[k] >= 0:
+                    row = places[k].to(tl.int64)
+                    tl.store(rows_ptr + row * H + column, value, mask=column < H)
+                    if S > 0:
+                        tl.store(scale_rows_ptr + row * S + scale_column, scales, mask=scale_column < S)
+
+
+@ditron.jit
+def clear_padding(rows_ptr, row_slot_ptr, num_tiles, first, programs, H: tl.constexpr, BM: tl.constexpr):
+    """Zeros to the rows of tiles of ``BM`` rows that are no token's."""
+    column = tl.arange(0, triton.next_power_of_2(H))
+    within = tl.arange(0, triton.next_power_of_2(BM))
+    zeros = tl.zeros((triton.next_power_of_2(H),), rows_ptr.dtype.element_ty)
+    for tile in range(first, num_tiles, programs):
+        slot = tl.load(row_slot_ptr + tile * BM + within, mask=within < BM, other=0)
+        if tl.min(slot, 0) < 0:
+            for row in range(tile * BM, (tile + 1) * BM):
+                if tl.load(row_slot_ptr + row) < 0:
+                    tl.store(rows_ptr + row.to(tl.int64) * H + column, zeros, mask=column < H)
+
+
+@ditron.jit(do_not_specialize=["senders", "epoch"])
+def dispatch_kernel(
+    x_ptr,
+    scale_ptr,
+    rows_ptr,
+    scale_rows_ptr,
+    inbox_ptr,
+    scale_inbox_ptr,
+    arrived_ptr,
+    needs_ptr,
+    boxes_ptr,
+    route_row_ptr,
+    row_slot_ptr,
+    num_tiles_ptr,
+    tokens,
+    capacity,
+    senders,
+    epoch,
+    H: tl.constexpr,
+    S: tl.constexpr,
+    TB: tl.constexpr,
+    BM: tl.constexpr,
+    TOP_K: tl.constexpr,
+    RANKS: tl.constexpr,
+):
+    """The first ``senders`` programs push tokens to the ranks that need them; the others put tokens in their rows of
+    ``rows`` [max_rows, H]: this rank's, and a block of another rank's when it has arrived.
+    """
+    OTHERS: tl.constexpr = RANKS - 1 if RANKS > 1 else 1
+    own = dl.rank()
+    pid = tl.program_id(0)
+    half = (epoch % 2).to(tl.int64) * RANKS * capacity
+    inbox_ptr += half * H
+    if S > 0:
+        scale_inbox_ptr += half * S
+    if pid < senders:
+        push_tokens(
+            x_ptr,
+            scale_ptr,
+            inbox_ptr,
+            scale_inbox_ptr,
+            arrived_ptr,
+            needs_ptr,
+            boxes_ptr,
+            route_row_ptr,
+            tokens,
+            capacity,
+            pid,
+            senders,
+            epoch,
+            H,
+            S,
+            TB,
+            TOP_K,
+            RANKS,
+        )
+    else:
+        taker = pid - senders
+        takers = tl.num_programs(0) - senders
+        blocks = tl.cdiv(tokens, TB)
+        for block in range(taker, blocks, takers):
+            first = block.to(tl.int64) * TB
+            count = tl.minimum(tokens - block * TB, TB)
+            routes_ptr = route_row_ptr + (own * tokens + first) * TOP_K
+            place_tokens(x_ptr, scale_ptr, rows_ptr, scale_rows_ptr, routes_ptr, first, count, H, S, TOP_K)
+        num_tiles = tl.load(num_tiles_ptr)
+        clear_padding(rows_ptr, row_slot_ptr, num_tiles, taker, takers, H, BM)
+        if S > 0:
+            clear_padding(scale_rows_ptr, row_slot_ptr, num_tiles, taker, takers, S, BM)
+        # Blocks of all senders with the same number arrive at about the same time.
+        for item in range(taker, blocks * (RANKS - 1), takers):
+            block = item // OTHERS
+            source = (own + 1 + item % OTHERS) % RANKS
+            first = block.to(tl.int64) * TB
+            count = tl.minimum(tokens - block * TB, TB)
+            token = dl.wait(arrived_ptr + source * tl.cdiv(capacity, TB) + block, 1, epoch)
+            box_ptr = dl.consume_token(inbox_ptr + source.to(tl.int64) * capacity * H, token)
+            scale_box_ptr = None
+            if S > 0:
+                scale_box_ptr = dl.consume_token(scale_inbox_ptr + source.to(tl.int64) * capacity * S, token)
+            routes_ptr = route_row_ptr + (source * tokens + first) * TOP_K
+            place_tokens(box_ptr, scale_box_ptr, rows_ptr, scale_rows_ptr, routes_ptr, first, count, H, S, TOP_K)

@@ -400,8 +400,8 @@ def _dispatched(
     if program is ep_dispatch_nodes_program and scale_x is not None:
         _dispatched(scale_x, None, plan, scale_out, None, group, schedule)
         scale_x = None
-    # A block for each sender, and large ones where there are many; no more sizes, as each compiles a kernel.
-    block = 16 if tokens > 2048 else 4 if tokens > 512 else 1
+    # One for each sender, larger ones where there are many (docs/results/moe.md); each size is another kernel.
+    block = 1 if tokens <= 256 else 4 if tokens <= 2048 else 16
     chosen: dict[str, Any] = {"senders": group.sms, "programs": 2 * group.sms, "block": block}
     if program is ep_dispatch_nodes_program:
         chosen = {"senders": 2 * group.sms, "programs": 4 * group.sms, "block": 16}

@@ -159,6 +159,38 @@ class FirstProduct(SecondProduct):
             self.bad += (of_w[e] != exact.bfloat16()).sum()
 
 
+class Exchange(SecondProduct):
+    """Calls of ``ep_dispatch``, of tokens and of quantized ones with scales, and of ``ep_combine``."""
+
+    def __call__(self) -> None:
+        self.count += 1
+        ids, weights, of_route = self.routes()
+        x = of_route[:: self.top_k].contiguous()
+        scale = (torch.arange(4 * len(x), device=self.device).view(-1, 4) * 3 + self.count).float()
+        own = slice(self.rank * self.tokens, (self.rank + 1) * self.tokens)
+        plan = kernels.moe_plan(
+            ids[own], weights[own], num_experts=self.experts, parallel=self.parallel, block_m=self.block_m
+        )
+        quantized = x.to(torch.float8_e4m3fn)
+        rows, scale_rows = kernels.ep_dispatch(quantized[own], plan, scale_x=scale[own])
+        row = plan.route_row.view(-1).long()
+        at, here = row.clamp(min=0), (row >= 0)[:, None]
+        of_tile = torch.arange(plan.max_rows, device=self.device) < plan.num_tiles * plan.block_m
+        is_padding = (of_tile & (plan.row_route < 0))[:, None]
+        for got, sent in ((rows, quantized), (scale_rows, scale), (kernels.ep_dispatch(x[own], plan), x)):
+            got, of_routes = got.float(), sent.float().repeat_interleave(self.top_k, 0)
+            self.bad += (here & (got[at] != of_routes)).sum() + (is_padding & (got != 0)).sum()
+
+        made = torch.full((plan.max_rows + 1, self.K), float("nan"), dtype=torch.bfloat16, device=self.device)
+        made.index_copy_(0, torch.where(row < 0, plan.max_rows, row), of_route)
+        expert, total = ids.view(-1), torch.zeros(len(x), self.K, device=self.device)
+        for first in self.first:
+            is_there = ((expert >= first) & (expert < first + self.own))[:, None]
+            weighted = torch.where(is_there, of_route.float() * weights.view(-1, 1), 0)
+            total += weighted.view(-1, self.top_k, self.K).sum(1)
+        self.bad += (kernels.ep_combine(made[:-1], plan) != total.bfloat16()[own]).sum()
+
+
 class Layer(SecondProduct):
     """Calls of ``ep_moe``; what a graph has computed is compared with calls outside."""
 
@@ -198,6 +230,10 @@ def cases(small: bool) -> Iterator[tuple[str, Callable[[], Calls]]]:
         yield f"moe_plan {parallel} at once", partial(Tables, 20 if small else 500, parallel, {"at_once": True})
         yield f"moe_plan {parallel} at once, few", partial(Tables, 20, parallel, {"at_once": True})
         yield f"moe_plan {parallel} by segments", partial(Tables, 40 if small else 3000, parallel, {"at_once": False})
+        yield f"ep_exchange {parallel} few", partial(Exchange, "exchange", 20, parallel, 16, {}, 1, K)
+        if not small:
+            for tokens in (128, 777, 3000):
+                yield f"ep_exchange {parallel} {tokens}", partial(Exchange, "exchange", tokens, parallel, 64, {}, 1, 1024)
         for what in ("moe_rs", "moe_ar"):
             yield f"{what} {parallel} few", second(what, 20, 16 if small else 32)
         yield f"ag_moe {parallel} few", first(20, 16)

@@ -2,6 +2,7 @@
 
     torchrun --nproc-per-node 2 test/gpu/check_ll_collectives.py
     ditron run --sim 3 test/gpu/check_ll_collectives.py --replays 20
+    torchrun --nproc-per-node 4 test/gpu/share_gpu.py test/gpu/check_ll_collectives.py --only rms_norm --replays 30
 
 How: replays.py.
 """
@@ -42,6 +43,27 @@ class Collective(Calls):
             "reduce_scatter": lambda: everybody.float().sum(0).chunk(self.ranks)[self.rank],
         }[self.what]()
         self.bad += (got != expected.to(self.dtype)).sum()
+
+
+class Normalized(Collective):
+    """Calls of ``all_reduce_rms_norm`` on ``rows`` of ``N``: the sum is exact, its norm within two roundings."""
+
+    def __init__(self, rows: int, N: int):
+        super().__init__("all_reduce_rms_norm", rows * N, torch.bfloat16, "")
+        self.shape = rows, N
+        self.weight = (torch.arange(N, device=self.device) % 5 + 1).to(self.dtype)
+
+    def of(self, rank: int) -> torch.Tensor:
+        return super().of(rank).view(self.shape)
+
+    def __call__(self) -> None:
+        self.count += 1
+        residual = self.of(-3)
+        got, total = kernels.all_reduce_rms_norm(self.of(self.rank), residual, self.weight)
+        exact = residual.float() + sum(self.of(rank).float() for rank in range(self.ranks))
+        self.bad += (total != exact.to(self.dtype)).sum()
+        expected = torch.nn.functional.rms_norm(total.double(), total.shape[1:], self.weight.double(), 1e-6)
+        self.bad += ((got - expected).abs() > 2.0**-7 * expected.abs()).sum()
 
 
 class Products(Collective):
@@ -85,6 +107,8 @@ def cases(products: bool) -> Iterator[tuple[str, Callable[[], Calls]]]:
             for dtype in (torch.bfloat16, torch.float32):
                 for algorithm in ("ll", "ll128") + (("two_shot_ll128",) if what == "all_reduce" else ()):
                     yield f"{what} {n} {dtype} {algorithm}", partial(Collective, what, n, dtype, algorithm)
+    for rows, N in ((1, 8192), (2, 5760), (4, 8192), (16, 8192), (7, 300), (70, 8192)) if not products else ():
+        yield f"all_reduce_rms_norm {rows} x {N}", partial(Normalized, rows, N)
     for M, N, K in ((1, 96, 40), (1, 1000, 520), (2, 96, 40), (5, 1000, 32), (16, 512, 24), (64, 520, 32)):
         yield f"gemm_ar {M} x {N} x {K}", partial(Products, M, N, K)
     for M, N, K, split in (

@@ -15,15 +15,17 @@ __all__ = ["expert_operators"]
 
 def rows_and_sums(call: int, rank: int, ranks: int) -> float:
     x, weights = data(ranks, 20, 16, seed=call), torch.ones(20, 2)
+    scale = data(ranks, 20, 2, seed=call + 10).float()
     ids = torch.rand(ranks, 20, ranks, generator=torch.Generator().manual_seed(call)).topk(2).indices
     ids[call % ranks, 16:] = -1
     plan = kernels.moe_plan(ids[rank], weights, num_experts=ranks)
-    rows = kernels.ep_dispatch(x[rank], plan)
+    rows, scale_rows = kernels.ep_dispatch(x[rank], plan, scale_x=scale[rank])
     placed = torch.nonzero(plan.row_route[: int(plan.num_tiles) * plan.block_m] >= 0)[:, 0]
-    expected = x.view(-1, 16)[plan.row_route[placed].long() // 2]
+    token = plan.row_route[placed].long() // 2
     sums = kernels.ep_combine(rows, plan)
     return max(
-        error(rows[placed], expected.float()),
+        error(rows[placed], x.view(-1, 16)[token].float()),
+        error(scale_rows[placed], scale.view(-1, 2)[token]),
         error(sums, x[rank].float() * (ids[rank] >= 0).sum(1, keepdim=True)),
         float((plan.route_row[rank * 20 : rank * 20 + 20] >= 0).sum() != (ids[rank] == rank).sum()),
     )

@@ -197,9 +197,7 @@ def layer_case(name: str, model: Model, ids: torch.Tensor, parallel: str, device
         "torch + NCCL": lambda: nccl(None),
         "torch + NCCL, as many rows as there are": lambda: nccl(layer.count),
         "ditron": lambda: ep_moe(x, my_ids, my_weights, w13, w2, **layer.options),
-        "ditron, dispatched": lambda: ep_moe(
-            x, my_ids, my_weights, w13, w2, **layer.options, algorithm="dispatched"
-        ),
+        "ditron, dispatched": lambda: ep_moe(x, my_ids, my_weights, w13, w2, **layer.options, algorithm="dispatched"),
         "ditron, activation in the product": activation_in_product,
     }
     return ComparedCase("ep_moe", name, runs, expected, 1.5e-2)

@@ -233,7 +233,10 @@ def cases(small: bool) -> Iterator[tuple[str, Callable[[], Calls]]]:
         yield f"ep_exchange {parallel} few", partial(Exchange, "exchange", 20, parallel, 16, {}, 1, K)
         if not small:
             for tokens in (128, 777, 3000):
-                yield f"ep_exchange {parallel} {tokens}", partial(Exchange, "exchange", tokens, parallel, 64, {}, 1, 1024)
+                yield (
+                    f"ep_exchange {parallel} {tokens}",
+                    partial(Exchange, "exchange", tokens, parallel, 64, {}, 1, 1024),
+                )
         for what in ("moe_rs", "moe_ar"):
             yield f"{what} {parallel} few", second(what, 20, 16 if small else 32)
         yield f"ag_moe {parallel} few", first(20, 16)

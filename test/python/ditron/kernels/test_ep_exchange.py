@@ -125,6 +125,22 @@ def plan_of(tokens):
         (lambda: kernels.ep_dispatch(torch.zeros(4), plan_of(4)), "x must be a matrix with elements"),
         (lambda: kernels.ep_dispatch(torch.zeros(4, 8), None), "plan must be a Plan, got NoneType"),
         (lambda: kernels.ep_dispatch(torch.zeros(4, 8), plan_of(4), splits=2), "unknown argument 'splits'"),
+        (
+            lambda: kernels.ep_dispatch(torch.zeros(4, 8), plan_of(4), scale_x=torch.zeros(5, 1)),
+            "scale_x has 5 rows, and the plan is for 4 tokens",
+        ),
+        (
+            lambda: kernels.ep_dispatch(torch.zeros(4, 8), plan_of(4), scale_out=torch.zeros(4, 1)),
+            "scale_out= is given, and no scale_x=",
+        ),
+        (
+            lambda: kernels.ep_dispatch(torch.zeros(4, 8), plan_of(4), scale_x=torch.zeros(4, 1), scales=1),
+            "unknown argument 'scales'",
+        ),
+        (
+            lambda: kernels.ep_dispatch(torch.zeros(4, 8), plan_of(4), scale_x=torch.zeros(4, 1).requires_grad_()),
+            "no gradients",
+        ),
         (lambda: kernels.ep_combine(torch.zeros(3, 8), plan_of(4)), "y has 3 rows, and the plan is for [0-9]+ rows"),
         (
             lambda: kernels.ep_combine(torch.zeros(3, 8, dtype=torch.int8), plan_of(4)),

@@ -91,7 +91,7 @@ def test_quantized_tokens_and_their_scales():
     def main():
         rank = ditron.rank()
         plan = kernels.moe_plan(corpus(4, 20, 2, 4)["uniform"][rank], num_experts=4)
-        rows, scales = kernels.ep_dispatch(values[rank], plan), kernels.ep_dispatch(scale[rank], plan)
+        rows, scales = kernels.ep_dispatch(values[rank], plan, scale_x=scale[rank])
         placed = torch.nonzero(plan.row_route[: int(plan.num_tiles) * plan.block_m] >= 0)[:, 0]
         token = plan.row_route[placed].long() // 2
         assert torch.equal(rows[placed].float(), values.view(-1, 256)[token].float())

@@ -12,7 +12,7 @@ from torch_compiler import needs_compiler_in_threads
 import ditron.sim
 from ditron import kernels
 from ditron.kernels.ag_moe import ag_moe_rows
-from ditron.kernels.ep_exchange import ep_combine_rows, ep_dispatch_rows
+from ditron.kernels.ep_exchange import ep_combine_rows, ep_dispatch_rows, ep_dispatch_rows_1x128
 from ditron.kernels.expert_activation import swiglu_rows, swiglu_rows_backward
 from ditron.kernels.grouped_mm import grouped_mm_rows
 from ditron.kernels.moe_ar import moe_ar_rows
@@ -67,6 +67,7 @@ CALLS = {
     "moe_plan_tables": lambda: (torch.zeros(16, 1, dtype=torch.int32), data(16, 1)),
     "ag_moe_rows": lambda: (halves(16, 16), halves(1, 24, 16), one_expert()),
     "ep_dispatch_rows": lambda: (halves(16, 16), one_expert()),
+    "ep_dispatch_rows_1x128": lambda: (halves(16, 16).detach(), data(16, 2).detach(), one_expert()),
     "ep_combine_rows": lambda: (halves(16 * ditron.num_ranks(), 16), one_expert()),
     "ag_moe_rows_backward": lambda: (
         halves(16 * ditron.num_ranks(), 24).detach(),
@@ -125,6 +126,7 @@ OF_TABLES = {
     "ag_moe_rows_backward": ag_moe_rows_backward,
     "ep_combine_rows": ep_combine_rows,
     "ep_dispatch_rows": ep_dispatch_rows,
+    "ep_dispatch_rows_1x128": ep_dispatch_rows_1x128,
     "grouped_mm_rows": grouped_mm_rows,
     "grouped_mm_rows_backward": grouped_mm_rows_backward,
     "swiglu_rows": swiglu_rows,
@@ -143,6 +145,7 @@ def test_every_operator_is_checked():
     # Not in torch.ops: no gradients, not for torch.compile.
     called_directly = {"Plan", "draw_routes", "ep_moe", "expert_tile", "quantize_128x128"}
     within = {"swiglu_rows", "swiglu_rows_backward", "grouped_mm_rows_backward", "limit_routes"}  # of ep_moe, moe_plan
+    within.add("ep_dispatch_rows_1x128")  # of ep_dispatch
     assert set(CALLS) - within == {of_tables.get(name, name) for name in set(kernels.__all__) - called_directly}
     assert not any(hasattr(torch.ops.ditron, name) for name in called_directly)
 

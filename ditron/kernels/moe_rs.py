@@ -43,18 +43,21 @@ OVERLAPPED_DEPTH = 1024
 
 
 def sample(ranks: int, generator: torch.Generator) -> dict[str, Any]:
-    """Arguments for the checker: two experts, tokens with none, one or both of them on every rank; of moe_ar, too."""
+    """Arguments for the checker: two experts, tokens with none, one or both of them on every rank, one chunk of columns
+    or two beside the product; of moe_ar, too.
+    """
     tokens, experts = 20, 2
     scores = torch.rand(tokens, experts + 2, generator=generator)
     scores[:, experts:] = scores[:, :experts].mean(1, keepdim=True)
     ids = scores.topk(2).indices
     plan = tables_on_host(torch.where(ids < experts, ids, -1).expand(ranks, -1, -1), 0, 0, experts, 16)
     to_all = bool(torch.rand(1, generator=generator) < 0.5)
+    H = 48 if torch.rand(1, generator=generator) < 0.5 else 80
     return {
         "rows": f"bf16[{plan.max_rows}, 32]",
-        "w": f"bf16[{experts * 80}, 32]",
-        "y": f"bf16[{plan.max_rows}, 80]",
-        "out": f"bf16[{tokens * ranks if to_all else tokens}, 80]",
+        "w": f"bf16[{experts * H}, 32]",
+        "y": f"bf16[{plan.max_rows}, {H}]",
+        "out": f"bf16[{tokens * ranks if to_all else tokens}, {H}]",
         "route_row": plan.route_row,
         "route_weight": f"f32[{ranks * tokens}, 2]",
         "tiles": plan.tiles,

@@ -40,7 +40,8 @@ def _sums(overlap: bool, to_all: bool) -> Program:
 
     def sample_args(ranks: int, generator: torch.Generator) -> dict[str, Any]:
         sample = moe_rs_program.sample_args(ranks, generator)
-        out = f"bf16[{20 * ranks if to_all else 20}, 80]"
+        columns = sample["y"].partition(", ")[2]
+        out = f"bf16[{20 * ranks if to_all else 20}, {columns}"
         return sample | {"overlap": overlap, "to_all": to_all, "out": out}
 
     return _sampled(moe_rs_program, sample_args)

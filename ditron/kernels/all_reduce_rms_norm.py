@@ -102,11 +102,12 @@ def all_reduce_rms_norm_kernel(
 
 @ditron.jit
 def sum_over_parts(value, words_ptr, part, epoch, PARTS: tl.constexpr, POLLED: tl.constexpr):
-    """The sum, in their order, of the ``value`` of each of the ``PARTS`` programs that call it with one ``words``.
+    """The sum of the ``value`` of each of the ``PARTS`` programs that call it with one ``words``: the same bits in all.
 
     A rank's own memory needs one half: calls of a rank follow each other. ``POLLED`` words are loaded, some of them
     many times, as :func:`receive_words` asks.
     """
+    tl.static_assert(PARTS <= POLLED, "a row has more programs than a program has words to poll")
     send_words(words_ptr + part, value.to(tl.int32, bitcast=True), epoch)
     at = tl.arange(0, POLLED)
     words = receive_words(words_ptr + at % PARTS, epoch)
@@ -260,7 +261,8 @@ def all_reduce_rms_norm_program(x, residual, weight, out, total, capacity, eps, 
 def ll_rms_norm_program(x, residual, weight, out, total, capacity, eps, *, block, parts=1, num_warps=16, protocol="ll"):
     """As :func:`all_reduce_rms_norm_program`, by packets; a row has ``parts`` programs, each ``block`` of its columns.
 
-    ``parts`` is N / block, rounded up. Programs of a row wait for each other: so many must run at once on every GPU.
+    ``parts`` must be N / block, rounded up. Programs of a row wait for each other: the GPU must run ``parts`` of them
+    at once.
     """
     rows, N = x.shape
     boxes = packet_boxes(capacity * parts, block, x.dtype)
@@ -324,7 +326,8 @@ def all_reduce_rms_norm(
 
     Returns the normalized rows and ``total``, residual plus sum, which is rounded to the dtype before it is normalized
     (Zhang and Sennrich, Root Mean Square Layer Normalization, 2019, eq. 4). Both are bitwise the same on every rank,
-    and their gradients are taken to be so. Collective over the group. Raises DitronError for tensors that do not fit.
+    and their gradients are taken to be so; a row's last bits may depend on how many rows there are. Collective over the
+    group. Raises DitronError for tensors that do not fit.
 
         y, residual = ditron.kernels.all_reduce_rms_norm(partial_sum, residual, norm.weight)
     """
@@ -350,7 +353,7 @@ def all_reduce_rms_norm(
         program, how = found
         rows = x.numel() // N
         columns = PART_COLUMNS.get(how.get("protocol"), N)
-        if rows <= PARTED_ROWS[group.num_ranks > 2] and N > columns:
+        if rows == 1 and N > columns:
             how |= {"block": columns, "parts": -(-N // columns), "num_warps": 4}
         run_alone(
             program,
@@ -369,10 +372,8 @@ def all_reduce_rms_norm(
 #: as a row is one SM's in both shots.
 TWO_SHOT_BYTES = 768 << 10
 
-#: Columns of a program where a row has several, by protocol, and up to how many rows that is: with two ranks, as
-#: measured (docs/results/links.md); with more, where it was not, since the SM of a row sends it to each peer.
+#: Columns of a program where a row has several, as one row has (docs/results/links.md), by protocol.
 PART_COLUMNS = {"ll": 2048, "ll128": 1920}
-PARTED_ROWS = (1, 16)
 
 
 def by_size(nbytes: int, ranks: int, has_nvlink: bool) -> tuple[Any, dict[str, Any]] | None:

@@ -259,7 +259,7 @@ def ep_combine_program(
 
     ``route_row`` and ``route_weight``: of a plan. Memory is kept for up to ``capacity`` tokens of a rank. A program
     adds ``sums`` tokens and columns at a time; ``splits`` programs share the columns of a token. ``senders`` programs
-    send, ``programs`` add what has arrived, of which ``signals`` of a rank, or fewer, tell.
+    send, ``programs`` add what has arrived. A rank sends another at most ``signals`` signals.
     """
     tokens, H = out.shape
     inbox = dh.symm_empty(2, num_ranks * capacity, H, dtype=out.dtype, name="inbox")
@@ -341,6 +341,14 @@ def ep_dispatch(
     """
     tables = _tables("ep_dispatch", plan)
     if scale_x is not None:
+        require_tensor("ep_dispatch", "x", x)
+        require_tensor("ep_dispatch", "scale_x", scale_x)
+        if torch.is_grad_enabled() and (x.requires_grad or scale_x.requires_grad):
+            raise DitronError(
+                "ep_dispatch: with scale_x= there are no gradients, and x or scale_x requires one: call it under "
+                "torch.no_grad()"
+            )
+        tables = [table.detach() for table in tables]  # a plan's weights are not dispatched
         return ep_dispatch_rows_1x128(x, scale_x, tables, out=out, scale_out=scale_out, group=group, **schedule)
     if scale_out is not None:
         raise DitronError("ep_dispatch: scale_out= is given, and no scale_x=")
@@ -395,7 +403,8 @@ def _dispatched(
     if scale_x is not None:
         _operand(what, group, "scale_x", scale_x, tokens, "tokens")
         inputs["scale_x"] = scale_x
-        scale_out = result(what, (plan.max_rows, scale_x.shape[1]), scale_x, scale_out, rows=out, **inputs)
+        shape = (plan.max_rows, scale_x.shape[1])
+        scale_out = result(what, shape, scale_x, scale_out, called="scale_out", out=out, **inputs)
     out = result(what, (plan.max_rows, x.shape[1]), x, out, **inputs)
     if program is ep_dispatch_nodes_program and scale_x is not None:
         _dispatched(scale_x, None, plan, scale_out, None, group, schedule)
@@ -408,6 +417,8 @@ def _dispatched(
     if group.small_shapes:
         chosen |= {"senders": 3, "programs": 3, "num_warps": 4}
     chosen |= schedule
+    if chosen["block"] & (chosen["block"] - 1):
+        raise DitronError(f"{what}: block must be a power of two, got {chosen['block']}")
     moved, rows = aligned(x), out
     if x.itemsize == 1:  # one program moves bytes of any meaning
         moved, rows = moved.view(torch.int8), rows.view(torch.int8)

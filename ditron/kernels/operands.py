@@ -172,29 +172,34 @@ def result(
     shape: tuple[int, ...],
     like: torch.Tensor,
     out: torch.Tensor | None,
+    /,
     dtype: torch.dtype | None = None,
+    called: str = "out",
     **others: torch.Tensor | None,
 ) -> torch.Tensor:
     """``out`` if the operator can write it, which overlaps none of the ``others`` in memory, or a new tensor.
 
-    Of the dtype of ``like`` if none is given.
+    Of the dtype of ``like`` if none is given. ``called``: the argument's name.
     """
     dtype = dtype or like.dtype
     if out is None:
         return torch.empty(shape, dtype=dtype, device=like.device)
+    require_tensor(what, called, out)
     if tuple(out.shape) != shape or out.dtype != dtype or out.device != like.device or not out.is_contiguous():
         raise DitronError(
-            f"{what}: out must be contiguous, of shape {shape} and {dtype} on {like.device}, got "
+            f"{what}: {called} must be contiguous, of shape {shape} and {dtype} on {like.device}, got "
             f"{tuple(out.shape)} of {out.dtype} on {out.device}"
         )
     if out.data_ptr() % 16:
-        raise DitronError(f"{what}: out must begin at a multiple of 16 bytes, and this view begins at {out.data_ptr()}")
+        raise DitronError(
+            f"{what}: {called} must begin at a multiple of 16 bytes, and this view begins at {out.data_ptr()}"
+        )
     if out.is_meta:  # nothing of it is in memory
         return out
     begin, end = _span(out)
     for name, other in others.items():
         if other is not None and other.device == out.device and _span(other)[0] < end and begin < _span(other)[1]:
-            raise DitronError(f"{what}: out overlaps {name} in memory: give it a tensor of its own")
+            raise DitronError(f"{what}: {called} overlaps {name} in memory: give it a tensor of its own")
     return out
 
 

@@ -255,7 +255,8 @@ def schedule_for(
 #: Constants of programs that operators choose by what they are given.
 _NOT_SCHEDULE = frozenset(
     "num_ranks local_ranks b_is_kn are_kn has_bias keep with_gathered scale_a_kind scale_b_kind use_fast_accum whole_k "
-    "num_experts is_tp top_k to_all overlap gated block_m groups columns has_weights has_map scales".split()
+    "num_experts is_tp top_k to_all overlap gated block_m groups columns has_weights has_map scales "
+    "width".split()
 )
 
 

@@ -127,6 +127,8 @@ class Atomics:
             machine.floats_decide(int(np.atleast_1d(pointer).flat[0]) if not any_unknown(pointer) else NULL)
         if any_unknown(pointer, mask, site.get("integer", UNKNOWN)):
             return UNKNOWN
+        if not site.get("high", "") and machine.contents.may_be_words(pointer):
+            return UNKNOWN
         size = site.itemsize
         if isinstance(pointer, (int, np.integer)) or site.spins:
             yield from self._let_others_run(number, pointer, machine.contents.load(pointer, size, mask, other))

@@ -135,7 +135,7 @@ class Control:
         """The program is about to store integers: a change, unless they are there already."""
         if any_unknown(pointer, value, mask) or not _same(
             self.machine.contents.load(pointer, self.sites[number].itemsize, mask, value),
-            np.broadcast_to(value, np.broadcast_shapes(np.shape(pointer), np.shape(mask))),
+            np.broadcast_to(value, np.broadcast_shapes(*map(np.shape, (pointer, mask, value)))),
         ):
             self._has_changed()
 

@@ -7,6 +7,7 @@ from collections.abc import Callable
 
 from ditron_compiler import ir
 from ditron_compiler.ir.dialects import arith, ditron, tt
+from ditron_compiler.protocol.words import is_low_half_of_words
 
 __all__ = ["EXPRESSIONS", "bits_of", "constant", "itemsize", "shape_of"]
 
@@ -118,35 +119,8 @@ for _class, _function in {
 
 @_expression(arith.AndIOp)
 def _andi(op: ir.Operation, a: list[str]) -> str:
-    """Bits of a float below those of an integer count as 0: what a word with both says to its reader is the integer."""
-    return "0" if _is_low_part(op) and _has_bits_of_float(op.operands[0]) else f"{a[0]} & {a[1]}"
-
-
-def _is_low_part(op: ir.Operation) -> bool:
-    """Whether an ``and`` clears the high bits, and no other, of an integer that was extended."""
-    extend, mask = (value.owner for value in op.operands)
-    if not isinstance(extend, (arith.ExtSIOp, arith.ExtUIOp)):
-        return False
-    while isinstance(mask, (tt.SplatOp, tt.BroadcastOp)):
-        mask = mask.operands[0].owner
-    return isinstance(mask, arith.ConstantOp) and constant(mask) == (1 << bits_of(extend.in_.type)) - 1
-
-
-def _has_bits_of_float(value: ir.Value) -> bool:
-    op = value.owner
-    while isinstance(op, _KEEPS_BITS):
-        op = op.operands[0].owner
-    return isinstance(op, tt.BitcastOp) and str(_element(op.operands[0].type))[0] in "fb"
-
-
-_KEEPS_BITS = (
-    arith.ExtSIOp,
-    arith.ExtUIOp,
-    tt.SplatOp,
-    tt.BroadcastOp,
-    tt.ReshapeOp,
-    tt.ExpandDimsOp,
-)
+    """In a word that is stored, bits of a float below an integer count as 0 (words.py)."""
+    return "0" if is_low_half_of_words(op) else f"{a[0]} & {a[1]}"
 
 
 @_expression(arith.CeilDivSIOp)

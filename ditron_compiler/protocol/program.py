@@ -122,6 +122,8 @@ class AbstractProgram(Atomics, Control):
         if any_unknown(mask):
             self._unfollowed(number, f"the mask of {how} depends on data: it is taken to be true")
             mask, path = True, (*path, self._new_path())
+        if site.get("word", ""):
+            self.machine.contents.mark_words(pointer)
         span = runs(pointer, mask, size or site.itemsize)
         self.machine.access(self.task, span, write, how, site.loc, site=number, atomic=atomic, path=path)
         return span
@@ -415,7 +417,7 @@ class AbstractProgram(Atomics, Control):
             return True
         self.machine.problem(
             "count",
-            f"is given the epoch {epoch}, and packet memory that nobody has written to has epoch 0",
+            f"is given the epoch {epoch}, and epochs begin with 1: packet memory nobody has written to has epoch 0",
             self.task,
             self.sites[number].loc,
             "count calls from 1 on",

@@ -12,6 +12,7 @@ from ditron_compiler.protocol.expressions import bits_of, itemsize
 from ditron_compiler.protocol.inline_ptx import UNDERSTOOD, not_understood
 from ditron_compiler.protocol.polls import loop_of_looks, poll_of
 from ditron_compiler.protocol.slices import BackwardSlice
+from ditron_compiler.protocol.words import is_word
 
 __all__ = ["Site", "make_site", "signature_of"]
 
@@ -98,7 +99,8 @@ def _values(op: ir.Operation, slices: BackwardSlice) -> dict[str, str]:
     """``integer``: the bits of the integers that it loads or combines. ``used``: something depends on its result.
     ``polls``: a loop repeats it until a comparison holds. ``gives_up``: the position of a loop that only repeats it,
     and perhaps not until then. ``decides``: control or an address depends on it; ``repeats``: whether a loop goes on
-    does; ``data``: what is stored does. ``why``: of inline assembly, what is not followed. ``orders``: of control
+    does; ``data``: what is stored does. ``word``, ``high``: what words.py calls so, and of which only the high half is
+    read. ``why``: of inline assembly, what is not followed. ``orders``: of control
     flow, whether it may order programs.
     """
     found = {}
@@ -112,6 +114,10 @@ def _values(op: ir.Operation, slices: BackwardSlice) -> dict[str, str]:
         found["polls"] = "polls"
     if isinstance(op, ditron.LdOp) and slices.is_stored(op.result):
         found["data"] = "data"
+    if found.get("integer") == "64" and op.results and slices.reads_high_half(op.results[0]):
+        found["high"] = "high"
+    if isinstance(op, (tt.StoreOp, ditron.StOp)) and is_word(op.value):
+        found["word"] = "word"
     if op.results and slices.decides(op.results[0]):
         found["decides"] = "decides"
         if slices.repeats(op.results[0]):

@@ -5,6 +5,7 @@ from __future__ import annotations
 from ditron_compiler import ir
 from ditron_compiler.ir.dialects import cf, ditron, scf, tt
 from ditron_compiler.protocol.effects import effect_of
+from ditron_compiler.protocol.words import shifts_out_low_half
 
 __all__ = ["BackwardSlice"]
 
@@ -28,6 +29,8 @@ class BackwardSlice:
         for block in function.regions[0].blocks:
             self._collect(block)
         self._mark_live()
+        self._users: dict[ir.Value, list[ir.Operation]] | None = None
+        self._passed_to: dict[ir.Value, list[ir.Value]] = {}
         self._stored: set[ir.Value] | None = None
         self._deciding: set[ir.Value] | None = None
         self._repeating: set[ir.Value] | None = None
@@ -82,6 +85,32 @@ class BackwardSlice:
             loops = (op for op in self._operations if isinstance(op, scf.WhileOp))
             self._repeating = self._backwards([op.regions[0].blocks[0].terminator.condition for op in loops])
         return value in self._repeating
+
+    def reads_high_half(self, value: ir.Value) -> bool:
+        """Whether nothing that is needed depends on the low 32 bits of the value, of 64."""
+        if self._users is None:
+            self._users, self._passed_to = {}, {}
+            for op in self._operations:
+                for operand in op.operands:
+                    self._users.setdefault(operand, []).append(op)
+            for target, sources in self._incoming.items():
+                for source in sources:
+                    self._passed_to.setdefault(source, []).append(target)
+        seen, worklist = set(), [value]
+        while worklist:
+            value = worklist.pop()
+            if value in seen or value not in self._needed:
+                continue
+            seen.add(value)
+            worklist.extend(self._passed_to.get(value, ()))
+            for op in self._users.get(value, ()):
+                if isinstance(op, (scf.YieldOp, scf.ConditionOp, scf.ForOp, scf.WhileOp, cf.BranchOp)):
+                    continue  # passed on, as noted above
+                if any(result in self._needed for result in op.results) and shifts_out_low_half(op):
+                    continue
+                if effect_of(op) is not None or not op.results or any(result in self._needed for result in op.results):
+                    return False
+        return True
 
     def _backwards(self, worklist: list[ir.Value]) -> set[ir.Value]:
         """What values are made of."""

@@ -13,13 +13,13 @@ from ditron.kernels.routing import tables_on_host
 __all__ = ["expert_operators"]
 
 
-def rows_and_sums(call: int, rank: int, ranks: int) -> float:
+def rows_and_sums(call: int, rank: int, ranks: int, **schedule: int) -> float:
     x, weights = data(ranks, 20, 16, seed=call), torch.ones(20, 2)
     scale = data(ranks, 20, 2, seed=call + 10).float()
     ids = torch.rand(ranks, 20, ranks, generator=torch.Generator().manual_seed(call)).topk(2).indices
     ids[call % ranks, 16:] = -1
     plan = kernels.moe_plan(ids[rank], weights, num_experts=ranks)
-    rows, scale_rows = kernels.ep_dispatch(x[rank], plan, scale_x=scale[rank])
+    rows, scale_rows = kernels.ep_dispatch(x[rank], plan, scale_x=scale[rank], **schedule)
     placed = torch.nonzero(plan.row_route[: int(plan.num_tiles) * plan.block_m] >= 0)[:, 0]
     token = plan.row_route[placed].long() // 2
     sums = kernels.ep_combine(rows, plan)
@@ -90,6 +90,11 @@ def expert_operators() -> list[Subject]:
         operator("moe_rs, to all", "moe_rs_program, to all", sums("moe_ar", beside)),
         operator("moe_rs_stages", "moe_rs_by_stage_program", sums("moe_rs", {"algorithm": "by_stage"})),
         operator("ep_exchange, dispatch", "ep_dispatch_program", rows_and_sums),
+        operator(
+            "ep_exchange, dispatch of blocks",
+            "ep_dispatch_program, blocks of 4",
+            functools.partial(rows_and_sums, block=4),
+        ),
         operator("ep_exchange, combine", "ep_combine_program", rows_and_sums),
         operator("plan_nodes", "moe_plan_nodes_program", rows_and_sums, NODES),
         operator("ep_nodes, dispatch", "ep_dispatch_nodes_program", rows_and_sums, NODES),

@@ -10,6 +10,7 @@ import torch
 from ditron._program.program import Program
 from ditron.kernels.ag_gemm import ag_gemm_program
 from ditron.kernels.all_gather import ll_gather_program
+from ditron.kernels.ep_exchange import ep_dispatch_program
 from ditron.kernels.gemm_rs import gemm_rs_program
 from ditron.kernels.moe_rs import moe_rs_program
 from ditron.kernels.plan_programs import moe_plan_program, sample_of
@@ -26,6 +27,15 @@ def _scheduled(program: Program, schedule: dict[str, Any]) -> Program:
 
 def _sampled(program: Program, sample_args: Callable[..., dict[str, Any]]) -> Program:
     return Program(program.fn, program.passes, program.example, sample_args, program.max_nodes)
+
+
+def _blocks(tokens: int) -> Program:
+    """``ep_dispatch_program`` with blocks of so many tokens."""
+
+    def sample_args(ranks: int, generator: torch.Generator) -> dict[str, Any]:
+        return ep_dispatch_program.sample_args(ranks, generator) | {"block": tokens, "senders": 3}
+
+    return _sampled(ep_dispatch_program, sample_args)
 
 
 def _tables(at_once: bool) -> Program:
@@ -55,6 +65,8 @@ SCHEDULE_PROGRAMS = {
     "ll_gather_program, ll128": _scheduled(ll_gather_program, {"protocol": "ll128", "block": 60}),
     "gemm_rs_program, two copy streams": _scheduled(gemm_rs_program, {"copy_streams": 2, "pieces": 3}),
     "gemm_rs_program, stores": _scheduled(gemm_rs_program, {"stores": True}),
+    "ep_dispatch_program, blocks of 1": _blocks(1),
+    "ep_dispatch_program, blocks of 4": _blocks(4),
     "moe_plan_program, at once": _tables(True),
     "moe_plan_program, segments": _tables(False),
     "moe_rs_program, beside": _sums(overlap=True, to_all=False),

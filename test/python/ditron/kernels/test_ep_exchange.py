@@ -86,6 +86,49 @@ def test_quantized_tokens_and_their_scales(at_once, seed):
     run(main, ranks=2, seed=seed)
 
 
+def schedules(block, signals):
+    return {"block": block, "senders": 2, "programs": 3}, {"senders": 2, "programs": 3, "signals": signals}
+
+
+@pytest.mark.parametrize("seed", [0, 1])
+@pytest.mark.parametrize("ranks, top_k, block, signals", [(1, 2, 4, 3), (2, 3, 4, 50), (3, 2, 16, 1), (2, 1, 1, 5)])
+def test_schedules_and_numbers_of_tokens(ranks, top_k, block, signals, seed):
+    """Whole blocks and a part of one, more and fewer than programs, in memory that other calls have used."""
+    dispatch, combine = schedules(block, signals)
+
+    def main():
+        rank = ditron.rank()
+        for call, tokens in enumerate((37, 1, 60, 5, 64)):
+            x = torch.randn(ranks, tokens, 24, generator=torch.Generator().manual_seed(call)).bfloat16()
+            scale = torch.rand(ranks, tokens, 3, generator=torch.Generator().manual_seed(call))
+            scores = torch.rand(ranks, tokens, 4 * ranks, generator=torch.Generator().manual_seed(call))
+            ids = scores.topk(top_k).indices.masked_fill_(scores[..., :1] < 0.2, -1)  # a fifth of the tokens has none
+            plan = kernels.moe_plan(ids[rank], num_experts=4 * ranks)
+            rows, scale_rows = kernels.ep_dispatch(x[rank], plan, scale_x=scale[rank], **dispatch)
+            route = plan.row_route[: int(plan.num_tiles) * plan.block_m].long()
+            token = route.clamp(min=0) // top_k
+            for got, sent in ((rows, x), (scale_rows, scale)):
+                expected = torch.where((route >= 0)[:, None], sent.view(ranks * tokens, -1)[token], 0)
+                assert torch.equal(got[: len(route)], expected), tokens
+            sums = kernels.ep_combine(rows, plan, **combine)
+            routes = (ids[rank] >= 0).sum(1)[:, None]
+            torch.testing.assert_close(sums.float(), x[rank].float() * routes, rtol=2e-2, atol=1e-2)
+
+    run(main, ranks=ranks, seed=seed)
+
+
+def test_scales_beside_weights_with_gradients():
+    """A plan's weights are not dispatched."""
+
+    def main():
+        weights = torch.rand(4, 2, requires_grad=True)
+        plan = kernels.moe_plan(torch.tensor([[0, 1]] * 4), weights, num_experts=4)
+        rows, scales = kernels.ep_dispatch(torch.ones(4, 8), plan, scale_x=torch.ones(4, 1))
+        assert not rows.requires_grad and not scales.requires_grad
+
+    run(main, ranks=2)
+
+
 @pytest.mark.parametrize("parallel", ["ep", "tp"])
 def test_gradients(parallel):
     """Of tokens and of routing weights, against the whole computation."""
@@ -139,8 +182,21 @@ def plan_of(tokens):
         ),
         (
             lambda: kernels.ep_dispatch(torch.zeros(4, 8), plan_of(4), scale_x=torch.zeros(4, 1).requires_grad_()),
-            "no gradients",
+            "ep_dispatch: with scale_x= there are no gradients",
         ),
+        (
+            lambda: kernels.ep_dispatch(
+                torch.zeros(4, 8), plan_of(4), scale_x=torch.zeros(4, 1), scale_out=torch.zeros(4, 1)
+            ),
+            "scale_out must be contiguous, of shape",
+        ),
+        (
+            lambda: kernels.ep_dispatch(torch.zeros(4, 8), plan_of(4), scale_x=torch.zeros(4, 1), scale_out=3),
+            "scale_out must be a tensor, got int",
+        ),
+        (lambda: kernels.ep_dispatch(torch.zeros(4, 8), plan_of(4), out=3), "out must be a tensor, got int"),
+        (lambda: kernels.ep_dispatch(torch.zeros(4, 8), plan_of(4), block=3), "block must be a power of two, got 3"),
+        (lambda: kernels.ep_dispatch(torch.zeros(4, 8), plan_of(4), width=8), "unknown argument 'width'"),
         (lambda: kernels.ep_combine(torch.zeros(3, 8), plan_of(4)), "y has 3 rows, and the plan is for [0-9]+ rows"),
         (
             lambda: kernels.ep_combine(torch.zeros(3, 8, dtype=torch.int8), plan_of(4)),

@@ -82,3 +82,56 @@ def test_words_of_an_epoch_that_was_there_before():
 
     report = check_function(run, [(2, None)])
     assert {finding.kind for finding in report.findings} == {"too-early"}, str(report)
+
+
+@ditron.jit
+def decides_by_what_it_sends(x, flags, boxes, SENDS: tl.constexpr, WAY: tl.constexpr):
+    bits = tl.load(x).to(tl.int32, bitcast=True).to(tl.int64) & 0xFFFFFFFF
+    if SENDS:
+        dl.st(boxes, (tl.full((), 1, tl.int64) << 32) | bits)
+    if WAY == "address":
+        dl.notify(flags + bits % 2, dl.rank(), 1)
+    elif bits == 0:
+        dl.notify(flags, dl.rank(), 1)
+    dl.wait(flags, 1, 1)
+
+
+@ditron.jit
+def decides_by_what_it_receives(x, flags, boxes, SENDS: tl.constexpr, WAY: tl.constexpr):
+    bits = tl.load(x).to(tl.int32, bitcast=True).to(tl.int64) & 0xFFFFFFFF
+    dl.st(boxes, (tl.full((), 1, tl.int64) << 32) | bits, scope="gpu")
+    word = dl.ld(boxes, scope="gpu")
+    while (word >> 32) != 1:
+        word = dl.ld(boxes, scope="gpu")
+    if WAY == "address":
+        dl.notify(flags + word.to(tl.int32) % 2, dl.rank(), 1)
+    elif word.to(tl.int32) == 0:
+        dl.notify(flags, dl.rank(), 1)
+    dl.wait(flags, 1, 1)
+
+
+@ditron.jit
+def decides_by_a_copy(x, flags, boxes, SENDS: tl.constexpr, WAY: tl.constexpr):
+    bits = tl.load(x).to(tl.int32, bitcast=True).to(tl.int64) & 0xFFFFFFFF
+    tl.store(boxes, (tl.full((), 1, tl.int64) << 32) | bits)
+    dl.putmem(boxes + 1, boxes, 8, dl.rank())
+    dl.quiet()
+    word = tl.load(boxes + 1) if WAY == "address" else tl.load(boxes)
+    if word % 2 == 0:
+        dl.notify(flags, dl.rank(), 1)
+    dl.wait(flags, 1, 1)
+
+
+@pytest.mark.parametrize("kernel", [decides_by_what_it_sends, decides_by_what_it_receives, decides_by_a_copy])
+@pytest.mark.parametrize("sends", [True, False])
+@pytest.mark.parametrize("way", ["address", "control"])
+def test_what_decides_by_a_float_is_not_followed(kernel, sends, way):
+    """The bits of 1.0 are not 0: these hang, or not, by data that the checker does not know."""
+
+    def run():
+        ditron.init()
+        flags, boxes = (ditron.symm_zeros(2, dtype=torch.int64, name=name) for name in ("flags", "boxes"))
+        kernel[(1,)](torch.ones(1), flags, boxes, SENDS=sends, WAY=way)
+
+    report = check_function(run, [(1, None)])
+    assert not report.is_complete, str(report)

@@ -104,6 +104,8 @@ class BackwardSlice:
             seen.add(value)
             worklist.extend(self._passed_to.get(value, ()))
             for op in self._users.get(value, ()):
+                if value in _control_operands(op):
+                    return False
                 if isinstance(op, (scf.YieldOp, scf.ConditionOp, scf.ForOp, scf.WhileOp, cf.BranchOp)):
                     continue  # passed on, as noted above
                 if any(result in self._needed for result in op.results) and shifts_out_low_half(op):

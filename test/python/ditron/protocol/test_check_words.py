@@ -122,7 +122,27 @@ def decides_by_a_copy(x, flags, boxes, SENDS: tl.constexpr, WAY: tl.constexpr):
     dl.wait(flags, 1, 1)
 
 
-@pytest.mark.parametrize("kernel", [decides_by_what_it_sends, decides_by_what_it_receives, decides_by_a_copy])
+@ditron.jit
+def repeats_as_often_as_it_receives(x, flags, boxes, SENDS: tl.constexpr, WAY: tl.constexpr):
+    bits = tl.load(x).to(tl.int32, bitcast=True).to(tl.int64) & 0xFFFFFFFF
+    dl.st(boxes, (tl.full((), 1, tl.int64) << 32) | bits, scope="gpu")
+    first = tl.full((), 1, tl.int64) << 32
+    for _ in range(dl.ld(boxes, scope="gpu") if WAY == "control" else first, first + 1):
+        dl.notify(flags, dl.rank(), 1)
+    if WAY == "address":
+        dl.notify(flags + tl.load(boxes) % 2, dl.rank(), 1)
+    dl.wait(flags, 1, 1)
+
+
+KERNELS = [
+    decides_by_what_it_sends,
+    decides_by_what_it_receives,
+    decides_by_a_copy,
+    repeats_as_often_as_it_receives,
+]
+
+
+@pytest.mark.parametrize("kernel", KERNELS)
 @pytest.mark.parametrize("sends", [True, False])
 @pytest.mark.parametrize("way", ["address", "control"])
 def test_what_decides_by_a_float_is_not_followed(kernel, sends, way):

@@ -57,7 +57,8 @@ class Contents:
         if isinstance(values, int):
             values = (values + (1 << 63)) % (1 << 64) - (1 << 63)
         if values is not UNKNOWN:
-            values = np.broadcast_to(np.asarray(values, dtype=np.int64), shape)[active]
+            values = np.asarray(values, dtype=np.int64)
+            values = np.broadcast_to(values.reshape(()) if values.size == 1 else values, shape)[active]
         for key, chosen, offsets in _by_buffer(flat):
             if values is UNKNOWN and key not in self._bytes:
                 self._lost.add(key)

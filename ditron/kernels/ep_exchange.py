@@ -9,16 +9,13 @@ from __future__ import annotations
 from typing import Any
 
 import torch
-import triton.language as tl
 
 import ditron
 import ditron.host as dh
-import ditron.language as dl
 from ditron.distributed.group import Group
 from ditron.distributed.torch_groups import AnyGroup
-from ditron.kernels.combine import add_sums, store_sums
 from ditron.kernels.dispatch import torch_operator
-from ditron.kernels.ep_dispatch_kernel import dispatch_kernel
+from ditron.kernels.ep_exchange_kernels import combine_kernel, dispatch_kernel
 from ditron.kernels.ep_nodes import dispatch_sample, ep_combine_nodes_program, ep_dispatch_nodes_program
 from ditron.kernels.exchange import packet_boxes
 from ditron.kernels.operands import DTYPES, QUANTIZED, aligned, capacity_for, in_group, require_tensor, result
@@ -124,85 +121,6 @@ def ep_dispatch_program(
         RANKS=num_ranks,
         num_warps=num_warps,
     )
-
-
-@ditron.jit(do_not_specialize=["senders", "signals", "epoch"])
-def combine_kernel(
-    y_ptr,
-    out_ptr,
-    inbox_ptr,
-    route_row_ptr,
-    route_weight_ptr,
-    sent_ptr,
-    tokens,
-    capacity,
-    H,
-    splits,
-    senders,
-    signals,
-    epoch,
-    TB: tl.constexpr,
-    CB: tl.constexpr,
-    TOP_K: tl.constexpr,
-    RANKS: tl.constexpr,
-):
-    """``out`` [tokens, H] = the sums over routes and ranks of ``y`` [max_rows, H].
-
-    The first ``senders`` programs store sums at the tokens' owners, who get a signal for each of ``signals`` parts of
-    them; the others add this rank's own sums and those that have arrived.
-    """
-    own = dl.rank()
-    pid = tl.program_id(0)
-    inbox_ptr += (epoch % 2).to(tl.int64) * RANKS * capacity * H
-    items = tl.cdiv(tokens, TB) * splits
-    parts = tl.minimum(signals, items)
-    if pid < senders:
-        for part in range(pid, parts, senders):
-            for step in range(1, RANKS):
-                store_sums(
-                    y_ptr,
-                    inbox_ptr,
-                    route_row_ptr,
-                    route_weight_ptr,
-                    (own + step) % RANKS,
-                    part,
-                    parts,
-                    tokens,
-                    capacity,
-                    0,
-                    H,
-                    splits,
-                    H,
-                    TB,
-                    CB,
-                    TOP_K,
-                )
-            for step in range(1, RANKS):  # behind all stores: the first signal waits until they have arrived
-                dl.notify(sent_ptr + (part + 1) * (RANKS - 1) - step, (own + step) % RANKS, epoch)
-    else:
-        for part in range(pid - senders, parts, tl.num_programs(0) - senders):
-            add_sums(
-                y_ptr,
-                out_ptr,
-                inbox_ptr,
-                route_row_ptr,
-                route_weight_ptr,
-                sent_ptr + part * (RANKS - 1),
-                part,
-                parts,
-                tokens,
-                capacity,
-                0,
-                H,
-                splits,
-                H,
-                epoch,
-                TB,
-                CB,
-                TOP_K,
-                RANKS,
-                False,
-            )
 
 
 def combine_sample(ranks: int, generator: torch.Generator) -> dict[str, Any]:

@@ -1,9 +1,9 @@
-"""Kernel of ep_dispatch (ep_exchange.py): some programs push tokens to peers, others put what arrives in its rows.
+"""Kernels of ep_exchange.py: some programs send to peers, others take what arrives while the rest is on the way.
 
-Tokens are divided into blocks. The ranks tell each other which tokens of a block they need, in a message of packets, so
-that a row is stored once at each rank that has one of the token's experts; a signal for each block says that its rows
-are there. Memory that peers write to has two halves, used in turns, as exchange.py explains: in each call every rank
-gets a signal from all others.
+Tokens to dispatch are divided into blocks. The ranks tell each other which tokens of a block they need, in a message of
+packets, so that a row is stored once at each rank that has one of the token's experts; a signal for each block says
+that its rows are there. Memory that peers write to has two halves, used in turns, as exchange.py explains: in each call
+every rank gets a signal from all others.
 """
 
 from __future__ import annotations
@@ -13,9 +13,10 @@ import triton.language as tl
 
 import ditron
 import ditron.language as dl
+from ditron.kernels.combine import add_sums, store_sums
 from ditron.kernels.exchange import receive_packets, send_packets
 
-__all__ = ["dispatch_kernel"]
+__all__ = ["combine_kernel", "dispatch_kernel"]
 
 
 @ditron.jit
@@ -224,3 +225,82 @@ def dispatch_kernel(
                 scale_box_ptr = dl.consume_token(scale_inbox_ptr + source.to(tl.int64) * capacity * S, token)
             routes_ptr = route_row_ptr + (source * tokens + first) * TOP_K
             place_tokens(box_ptr, scale_box_ptr, rows_ptr, scale_rows_ptr, routes_ptr, first, count, H, S, TOP_K)
+
+
+@ditron.jit(do_not_specialize=["senders", "signals", "epoch"])
+def combine_kernel(
+    y_ptr,
+    out_ptr,
+    inbox_ptr,
+    route_row_ptr,
+    route_weight_ptr,
+    sent_ptr,
+    tokens,
+    capacity,
+    H,
+    splits,
+    senders,
+    signals,
+    epoch,
+    TB: tl.constexpr,
+    CB: tl.constexpr,
+    TOP_K: tl.constexpr,
+    RANKS: tl.constexpr,
+):
+    """``out`` [tokens, H] = the sums over routes and ranks of ``y`` [max_rows, H].
+
+    The first ``senders`` programs store sums at the tokens' owners, who get a signal for each of ``signals`` parts of
+    them; the others add this rank's own sums and those that have arrived.
+    """
+    own = dl.rank()
+    pid = tl.program_id(0)
+    inbox_ptr += (epoch % 2).to(tl.int64) * RANKS * capacity * H
+    items = tl.cdiv(tokens, TB) * splits
+    parts = tl.minimum(signals, items)
+    if pid < senders:
+        for part in range(pid, parts, senders):
+            for step in range(1, RANKS):
+                store_sums(
+                    y_ptr,
+                    inbox_ptr,
+                    route_row_ptr,
+                    route_weight_ptr,
+                    (own + step) % RANKS,
+                    part,
+                    parts,
+                    tokens,
+                    capacity,
+                    0,
+                    H,
+                    splits,
+                    H,
+                    TB,
+                    CB,
+                    TOP_K,
+                )
+            for step in range(1, RANKS):  # behind all stores: the first signal waits until they have arrived
+                dl.notify(sent_ptr + (part + 1) * (RANKS - 1) - step, (own + step) % RANKS, epoch)
+    else:
+        for part in range(pid - senders, parts, tl.num_programs(0) - senders):
+            add_sums(
+                y_ptr,
+                out_ptr,
+                inbox_ptr,
+                route_row_ptr,
+                route_weight_ptr,
+                sent_ptr + part * (RANKS - 1),
+                part,
+                parts,
+                tokens,
+                capacity,
+                0,
+                H,
+                splits,
+                H,
+                epoch,
+                TB,
+                CB,
+                TOP_K,
+                RANKS,
+                False,
+            )

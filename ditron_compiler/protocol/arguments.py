@@ -13,7 +13,7 @@ from ditron_compiler import ir
 from ditron_compiler.ir.dialects import arith, ditron, scf, tt
 from ditron_compiler.ir.locations import user_line
 from ditron_compiler.protocol.effects import effect_of
-from ditron_compiler.protocol.expressions import constant
+from ditron_compiler.protocol.ir_values import constant
 from ditron_compiler.protocol.slices import BackwardSlice
 
 __all__ = ["ArgumentUses", "Period", "argument_uses"]

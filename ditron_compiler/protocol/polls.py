@@ -8,7 +8,7 @@ from dataclasses import dataclass
 from ditron_compiler import ir
 from ditron_compiler.ir.dialects import arith, ditron, scf, tt
 from ditron_compiler.protocol.effects import effect_of
-from ditron_compiler.protocol.expressions import constant
+from ditron_compiler.protocol.ir_values import constant
 
 __all__ = ["Poll", "loop_of_looks", "poll_of"]
 

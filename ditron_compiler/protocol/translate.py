@@ -20,8 +20,9 @@ from ditron_compiler.ir.passmanager import PassManager
 from ditron_compiler.protocol import tiles, values
 from ditron_compiler.protocol.arguments import ArgumentUses, argument_uses
 from ditron_compiler.protocol.effects import effect_of, may_block
-from ditron_compiler.protocol.expressions import EXPRESSIONS, constant, descriptor_block
+from ditron_compiler.protocol.expressions import EXPRESSIONS, descriptor_block
 from ditron_compiler.protocol.inline_ptx import raise_inline_ptx
+from ditron_compiler.protocol.ir_values import constant
 from ditron_compiler.protocol.polls import poll_of
 from ditron_compiler.protocol.sites import Site, make_site
 from ditron_compiler.protocol.slices import BackwardSlice

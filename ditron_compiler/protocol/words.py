@@ -8,6 +8,7 @@ from __future__ import annotations
 
 from ditron_compiler import ir
 from ditron_compiler.ir.dialects import arith, ditron, tt
+from ditron_compiler.protocol.ir_values import constant, element_of
 
 __all__ = ["is_low_half_of_words", "is_word", "shifts_out_low_half"]
 
@@ -23,19 +24,13 @@ def _scalar(op: ir.Operation) -> ir.Operation:
     return op
 
 
-def _constant(value: ir.Value) -> int | None:
+def _constant(value: ir.Value) -> object:
     op = _scalar(value.owner)
-    if not isinstance(op, arith.ConstantOp):
-        return None
-    attribute = op.attributes["value"]
-    if ir.DenseIntElementsAttr.isinstance(attribute):
-        dense = ir.DenseElementsAttr(attribute)
-        attribute = dense.get_splat_value() if dense.is_splat else None
-    return ir.IntegerAttr(attribute).value if attribute is not None and ir.IntegerAttr.isinstance(attribute) else None
+    return constant(op) if isinstance(op, arith.ConstantOp) else None
 
 
 def _shifts(op: ir.Operation, *classes: type) -> bool:
-    return isinstance(op, classes) and (by := _constant(op.operands[1])) is not None and by >= 32
+    return isinstance(op, classes) and isinstance(by := _constant(op.operands[1]), int) and by >= 32
 
 
 def _is_low_bits_of_float(op: ir.Operation) -> bool:
@@ -47,7 +42,7 @@ def _is_low_bits_of_float(op: ir.Operation) -> bool:
         return False
     while isinstance(op, _KEEPS_BITS):
         op = op.operands[0].owner
-    return isinstance(op, tt.BitcastOp) and str(op.operands[0].type).rstrip(">").split("x")[-1] == "f32"
+    return isinstance(op, tt.BitcastOp) and str(element_of(op.operands[0].type)) == "f32"
 
 
 def is_word(value: ir.Value) -> bool:

@@ -84,11 +84,11 @@ def test_words_of_an_epoch_that_was_there_before():
     assert {finding.kind for finding in report.findings} == {"too-early"}, str(report)
 
 
-@ditron.jit
-def decides_by_what_it_sends(x, flags, boxes, SENDS: tl.constexpr, WAY: tl.constexpr):
+@ditron.jit(do_not_specialize=["epoch"])
+def decides_by_what_it_sends(x, flags, boxes, epoch, SENDS: tl.constexpr, WAY: tl.constexpr):
     bits = tl.load(x).to(tl.int32, bitcast=True).to(tl.int64) & 0xFFFFFFFF
     if SENDS:
-        dl.st(boxes, (tl.full((), 1, tl.int64) << 32) | bits)
+        dl.st(boxes, (tl.cast(epoch, tl.int64) << 32) | bits)
     if WAY == "address":
         dl.notify(flags + bits % 2, dl.rank(), 1)
     elif bits == 0:
@@ -96,10 +96,10 @@ def decides_by_what_it_sends(x, flags, boxes, SENDS: tl.constexpr, WAY: tl.const
     dl.wait(flags, 1, 1)
 
 
-@ditron.jit
-def decides_by_what_it_receives(x, flags, boxes, SENDS: tl.constexpr, WAY: tl.constexpr):
+@ditron.jit(do_not_specialize=["epoch"])
+def decides_by_what_it_receives(x, flags, boxes, epoch, SENDS: tl.constexpr, WAY: tl.constexpr):
     bits = tl.load(x).to(tl.int32, bitcast=True).to(tl.int64) & 0xFFFFFFFF
-    dl.st(boxes, (tl.full((), 1, tl.int64) << 32) | bits, scope="gpu")
+    dl.st(boxes, (tl.cast(epoch, tl.int64) << 32) | bits, scope="gpu")
     word = dl.ld(boxes, scope="gpu")
     while (word >> 32) != 1:
         word = dl.ld(boxes, scope="gpu")
@@ -110,10 +110,10 @@ def decides_by_what_it_receives(x, flags, boxes, SENDS: tl.constexpr, WAY: tl.co
     dl.wait(flags, 1, 1)
 
 
-@ditron.jit
-def decides_by_a_copy(x, flags, boxes, SENDS: tl.constexpr, WAY: tl.constexpr):
+@ditron.jit(do_not_specialize=["epoch"])
+def decides_by_a_copy(x, flags, boxes, epoch, SENDS: tl.constexpr, WAY: tl.constexpr):
     bits = tl.load(x).to(tl.int32, bitcast=True).to(tl.int64) & 0xFFFFFFFF
-    tl.store(boxes, (tl.full((), 1, tl.int64) << 32) | bits)
+    tl.store(boxes, (tl.cast(epoch, tl.int64) << 32) | bits)
     dl.putmem(boxes + 1, boxes, 8, dl.rank())
     dl.quiet()
     word = tl.load(boxes + 1) if WAY == "address" else tl.load(boxes)
@@ -122,11 +122,11 @@ def decides_by_a_copy(x, flags, boxes, SENDS: tl.constexpr, WAY: tl.constexpr):
     dl.wait(flags, 1, 1)
 
 
-@ditron.jit
-def repeats_as_often_as_it_receives(x, flags, boxes, SENDS: tl.constexpr, WAY: tl.constexpr):
+@ditron.jit(do_not_specialize=["epoch"])
+def repeats_as_often_as_it_receives(x, flags, boxes, epoch, SENDS: tl.constexpr, WAY: tl.constexpr):
     bits = tl.load(x).to(tl.int32, bitcast=True).to(tl.int64) & 0xFFFFFFFF
-    dl.st(boxes, (tl.full((), 1, tl.int64) << 32) | bits, scope="gpu")
-    first = tl.full((), 1, tl.int64) << 32
+    dl.st(boxes, (tl.cast(epoch, tl.int64) << 32) | bits, scope="gpu")
+    first = tl.cast(epoch, tl.int64) << 32
     for _ in range(dl.ld(boxes, scope="gpu") if WAY == "control" else first, first + 1):
         dl.notify(flags, dl.rank(), 1)
     if WAY == "address":
@@ -151,7 +151,7 @@ def test_what_decides_by_a_float_is_not_followed(kernel, sends, way):
     def run():
         ditron.init()
         flags, boxes = (ditron.symm_zeros(2, dtype=torch.int64, name=name) for name in ("flags", "boxes"))
-        kernel[(1,)](torch.ones(1), flags, boxes, SENDS=sends, WAY=way)
+        kernel[(1,)](torch.ones(1), flags, boxes, 1, SENDS=sends, WAY=way)
 
     report = check_function(run, [(1, None)])
     assert not report.is_complete, str(report)

@@ -36,7 +36,7 @@ from cases import (  # noqa: E402
 from measuring import random  # noqa: E402
 
 from ditron import kernels  # noqa: E402
-from ditron.kernels.all_reduce_rms_norm import ll_rms_norm_program  # noqa: E402
+from ditron.kernels.all_reduce_rms_norm import ll_rms_norm_program, two_shot_rms_norm_program  # noqa: E402
 from ditron.kernels.operands import capacity_for  # noqa: E402
 
 
@@ -163,15 +163,19 @@ def all_reduce(args: argparse.Namespace, device: torch.device) -> Iterator[Case]
 
 
 def norm_by(x, residual, weight, out, total, schedule: dict) -> torch.Tensor:
-    """The program of packets with another schedule."""
-    parts = -(-x.shape[1] // schedule["block"])
-    ll_rms_norm_program(x, residual, weight, out, total, capacity_for(len(x)), 1e-6, parts=parts, **schedule)
+    """A program of packets with another schedule: ``protocol`` is that of one shot, or ``"two_shot"``."""
+    schedule = {"parts": -(-x.shape[1] // schedule["block"])} | schedule
+    program = ll_rms_norm_program
+    if schedule["protocol"] == "two_shot":
+        program = two_shot_rms_norm_program
+        del schedule["protocol"]
+    program(x, residual, weight, out, total, capacity_for(len(x)), 1e-6, **schedule)
     return out
 
 
 def all_reduce_norm(args: argparse.Namespace, device: torch.device) -> Iterator[Case]:
     rank, group, N = dist.get_rank(), dist.group.WORLD.group_name, 8192
-    for rows in (1, 4, 16, 64, 128):
+    for rows in args.norm_rows:
         x, residual, weight = random(rows, N, rank, device), random(rows, N, 9, device), random(1, N, 8, device)[0]
         shared = symm_mem.empty(x.shape, dtype=x.dtype, device=device).copy_(x)
         symm_mem.rendezvous(shared, group=dist.group.WORLD)
@@ -284,6 +288,7 @@ def main() -> None:
         parser.add_argument(
             f"--{operator}-schedules", nargs="*", type=parse_schedule, default=[], metavar="pieces=1,group_m=4"
         )
+    parser.add_argument("--norm-rows", nargs="*", type=int, default=[1, 4, 16, 64, 128])
     parser.add_argument("--small-rows", nargs="*", type=int, default=[1, 8, 32, 64, 128, 256, 512, 1024])
     parser.add_argument("--bytes", nargs="*", type=int, default=[1 << k for k in (13, 16, 18, 19, 20, 21, 23, 25, 27)])
     args = parser.parse_args()

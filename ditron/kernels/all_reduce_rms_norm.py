@@ -48,17 +48,11 @@ def store_scaled(out_ptr, at, mask, rounded, square, weight, N, eps):
 
 
 @ditron.jit
-def store_norm(out_ptr, at, mask, rounded, weight, N, eps):
-    """The RMSNorm of ``rounded``, a row, to ``out``."""
-    store_scaled(out_ptr, at, mask, rounded, sum_of_squares(rounded), weight, N, eps)
-
-
-@ditron.jit
 def store_normalized(out_ptr, sum_ptr, at, mask, total, weight, N, eps):
     """The rounded ``total`` to ``sum``, and its RMSNorm to ``out``."""
     rounded = total.to(sum_ptr.dtype.element_ty)
     tl.store(sum_ptr + at, rounded, mask=mask)
-    store_norm(out_ptr, at, mask, rounded, weight, N, eps)
+    store_scaled(out_ptr, at, mask, rounded, sum_of_squares(rounded), weight, N, eps)
 
 
 @ditron.jit(do_not_specialize=["epoch"])
@@ -168,39 +162,49 @@ def two_shot_kernel(
     sum_ptr,
     parts_ptr,
     sums_ptr,
+    squares_ptr,
     N,
     eps,
     epoch,
     BLOCK: tl.constexpr,
+    PARTS: tl.constexpr,
+    POLLED: tl.constexpr,
 ):
-    """A program for each row, which one rank adds: the others send it theirs as packets, and get the sum as packets.
+    """Rows that one rank adds: the others send it theirs as packets, and get the sum as packets.
 
-    Memory has one half, as that of ``two_shot_ll128_kernel`` of all_reduce.py, and for the same reason.
+    A row is that of ``PARTS`` programs, as in :func:`ll_kernel`. Memory has one half, as that of
+    ``two_shot_ll128_kernel`` of all_reduce.py, and for the same reason.
     """
     own = dl.rank()
     ranks = dl.num_ranks()
-    row = tl.program_id(0)
+    row = tl.program_id(0) // PARTS
+    part = tl.program_id(0) % PARTS
     place = row // ranks
     adder = (row + place) % ranks  # each adds one of ``ranks`` rows, not always the one at the same place
-    cols = tl.arange(0, BLOCK)
-    mask = cols < N
-    first = row.to(tl.int64) * N
+    box = place * PARTS + part
+    count = tl.minimum(N - part * BLOCK, BLOCK)
+    cols = tl.arange(0, triton.next_power_of_2(BLOCK))
+    mask = cols < count
+    first = row.to(tl.int64) * N + part * BLOCK
     x_ptr += first
     sum_ptr += first
-    weight = tl.load(weight_ptr + cols, mask=mask, other=0.0)
+    weight = tl.load(weight_ptr + part * BLOCK + cols, mask=mask, other=0.0)
     if adder == own:
         residual = tl.load(residual_ptr + first + cols, mask=mask, other=0.0).to(tl.float32)
-        total = sum_of_packets(x_ptr, sum_ptr, N, parts_ptr, place, 0, epoch, BLOCK, "ll128")
+        total = sum_of_packets(x_ptr, sum_ptr, count, parts_ptr, box, 0, epoch, BLOCK, "ll128")
         rounded = (total + residual).to(sum_ptr.dtype.element_ty)
         tl.store(sum_ptr + cols, rounded, mask=mask)
         # A put begins with a barrier: each thread sends what others have stored.
-        send_packets_to_all(sum_ptr, 0, N, sums_ptr, place, 0, epoch, BLOCK, "ll128")
+        send_packets_to_all(sum_ptr, 0, count, sums_ptr, box, 0, epoch, BLOCK, "ll128")
     else:
-        send_packets(x_ptr, N, parts_ptr, place, 0, adder, epoch, BLOCK, "ll128")
-        row_ptr = receive_packets(sum_ptr, N, sums_ptr, place, 0, adder, epoch, BLOCK, "ll128")
+        send_packets(x_ptr, count, parts_ptr, box, 0, adder, epoch, BLOCK, "ll128")
+        row_ptr = receive_packets(sum_ptr, count, sums_ptr, box, 0, adder, epoch, BLOCK, "ll128")
         rounded = tl.load(row_ptr + cols, mask=mask, other=0.0)
     # By the same instructions, in the same order, whichever rank has added the row: the bits are the same.
-    store_norm(out_ptr, first + cols, mask, rounded, weight.to(tl.float32), N, eps)
+    square = sum_of_squares(rounded)
+    if PARTS > 1:
+        square = sum_over_parts(square, squares_ptr + row * PARTS, part, epoch, PARTS, POLLED)
+    store_scaled(out_ptr, first + cols, mask, rounded, square, weight.to(tl.float32), N, eps)
 
 
 EXAMPLE = {
@@ -287,19 +291,40 @@ def ll_rms_norm_program(x, residual, weight, out, total, capacity, eps, *, block
     )
 
 
-@ditron.program(example=EXAMPLE, sample_args=lambda ranks: SAMPLE | ROWS | {"capacity": 8}, max_nodes=1)
-def two_shot_rms_norm_program(x, residual, weight, out, total, capacity, eps, *, block, num_warps=None):
-    """As :func:`all_reduce_rms_norm_program`, each rank adding its rows, by ``"ll128"`` packets.
+def two_shot_sample(ranks: int, generator: torch.Generator) -> dict[str, Any]:
+    """Arguments for the checker: rows of one program, or of several."""
+    parts = {"block": 16, "parts": 3, "num_warps": 1} if torch.rand(1, generator=generator) < 0.5 else {}
+    return SAMPLE | ROWS | {"capacity": 8} | parts
+
+
+@ditron.program(example=EXAMPLE, sample_args=two_shot_sample, max_nodes=1)
+def two_shot_rms_norm_program(x, residual, weight, out, total, capacity, eps, *, block, parts=1, num_warps=None):
+    """As :func:`ll_rms_norm_program`, each rank adding its rows, by ``"ll128"`` packets.
 
     By default wide rows have twice the warps: a message is polled in rounds of 16 bytes of each thread.
     """
     rows, N = x.shape
-    places = dh.cdiv(capacity, dh.num_ranks())
-    parts = packet_boxes(places, block, x.dtype, "parts", halves=1)
+    places = dh.cdiv(capacity, dh.num_ranks()) * parts
+    inbox = packet_boxes(places, block, x.dtype, "parts", halves=1)
     sums = packet_boxes(places, block, x.dtype, "sums", halves=1)
+    squares = dh.zeros(capacity * parts, dtype=torch.int64, name="squares")
     num_warps = num_warps or (32 if block * x.dtype.itemsize >= 16 << 10 else 16)
-    two_shot_kernel[(rows,)](
-        x, residual, weight, out, total, parts, sums, N, eps, dh.epoch(), BLOCK=block, num_warps=num_warps
+    two_shot_kernel[(rows * parts,)](
+        x,
+        residual,
+        weight,
+        out,
+        total,
+        inbox,
+        sums,
+        squares,
+        N,
+        eps,
+        dh.epoch(),
+        BLOCK=block,
+        PARTS=parts,
+        POLLED=WORDS_OF_THREAD * 32 * num_warps,
+        num_warps=num_warps,
     )
 
 
@@ -352,8 +377,8 @@ def all_reduce_rms_norm(
             return out, total
         program, how = found
         rows = x.numel() // N
-        columns = PART_COLUMNS.get(how.get("protocol"), N)
-        if rows == 1 and N > columns:
+        columns = part_columns(program, how.get("protocol"), rows, group.num_ranks)
+        if columns is not None and N > columns:
             how |= {"block": columns, "parts": -(-N // columns), "num_warps": 4}
         run_alone(
             program,
@@ -368,12 +393,20 @@ def all_reduce_rms_norm(
         return out, total
 
 
-#: From so many bytes of a tensor on, rows are added by one rank each (docs/results/links.md): later than of all_reduce,
-#: as a row is one SM's in both shots.
-TWO_SHOT_BYTES = 768 << 10
+#: From so many bytes of a tensor on, rows are added by one rank each (docs/results/links.md).
+TWO_SHOT_BYTES = 256 << 10
 
-#: Columns of a program where a row has several, as one row has (docs/results/links.md), by protocol.
-PART_COLUMNS = {"ll": 2048, "ll128": 1920}
+
+def part_columns(program: Any, protocol: str | None, rows: int, ranks: int) -> int | None:
+    """Columns of a program where a row has several (docs/results/links.md); None where it has one.
+
+    Of two ranks one row is faster that way, and more are not.
+    """
+    if program is two_shot_rms_norm_program:
+        return 960
+    if program is all_reduce_rms_norm_program or (ranks <= 2 and rows > 1):
+        return None
+    return 2048 if protocol == "ll" else 1920 if ranks <= 2 else 960
 
 
 def by_size(nbytes: int, ranks: int, has_nvlink: bool) -> tuple[Any, dict[str, Any]] | None:

@@ -328,8 +328,10 @@ def _dispatched(
         _dispatched(scale_x, None, plan, scale_out, None, group, schedule)
         scale_x = None
     # One for each sender, larger ones where there are many (docs/results/moe.md); each size is another kernel.
-    block = 1 if tokens <= 256 else 4 if tokens <= 2048 else 16
+    block = (1 if group.num_ranks == 2 else 2) if tokens <= 256 else 4 if tokens <= 2048 else 16
     chosen: dict[str, Any] = {"senders": group.sms, "programs": 2 * group.sms, "block": block}
+    if group.num_ranks > 2 and tokens > 256:  # a sender stores a token at several ranks: fewer reach the links' rate
+        chosen |= {"senders": group.sms // 2, "programs": 3 * group.sms // 2}
     if program is ep_dispatch_nodes_program:
         chosen = {"senders": 2 * group.sms, "programs": 4 * group.sms, "block": 16}
     if group.small_shapes:
@@ -410,6 +412,9 @@ def ep_combine_rows(
             chosen["adders"] = 4 * group.sms
         else:
             chosen |= {"senders": 2 * group.sms, "signals": (2 if tokens <= 512 else 16) * group.sms}
+            if group.num_ranks > 2 and tokens > 512:
+                chosen |= {"senders": 4 * group.sms, "num_warps": 4}
+                chosen["signals"] *= 2 if chosen["splits"] > 2 else 1
         if group.small_shapes:
             chosen = {"programs": 3, "sums": (8, 32), "num_warps": 4}
             chosen |= {"adders": 3} if program is ep_combine_nodes_program else {"senders": 3, "signals": 4}

@@ -120,7 +120,8 @@ def normalized(program: str, call: int, rank: int, ranks: int) -> float:
     module, rows = importlib.import_module("ditron.kernels.all_reduce_rms_norm"), (2, 7, 5)[call]
     x, residual, weight = data(ranks, rows, 40, seed=call), data(rows, 40, seed=call + 10), data(40, seed=call + 20)
     out, total = torch.empty_like(residual), torch.empty_like(residual)
-    how = {"block": 16, "parts": 3, "num_warps": 1} if program == "ll_rms_norm_program" else {"block": 64}
+    parts = {"block": 16, "parts": 3, "num_warps": 1}
+    how = {"block": 64} if program == "all_reduce_rms_norm_program" else parts
     getattr(module, program)(x[rank].clone(), residual, weight, out, total, 8, 1e-5, **how)
     exact = x.float().sum(0) + residual.float()
     normal = torch.nn.functional.rms_norm(exact, (40,), weight.float(), 1e-5)

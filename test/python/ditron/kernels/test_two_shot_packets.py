@@ -1,5 +1,6 @@
 """Sums in two shots of packets: all_reduce(algorithm="two_shot_ll128"), and all_reduce_rms_norm of many rows."""
 
+from functools import partial
 import importlib
 import itertools
 
@@ -132,12 +133,16 @@ def test_rows_of_several_programs(ranks, dtype, machine):
     def main():
         rank, results = ditron.rank(), []
         shapes = [(1, 40, 16, "ll"), (7, 40, 10, "ll128"), (3, 40, 20, "ll"), (9, 300, 60, "ll128"), (5, 7, 4, "ll")]
+        shapes += [(7, 40, 16, ""), (3, 40, 20, ""), (9, 300, 60, ""), (33, 7, 4, "")]
         for call, (rows, N, block, protocol) in enumerate(shapes):
             x, residual, weight = data(ranks, rows, N, seed=call), data(rows, N, seed=9), data(N, seed=8)
             x, residual, weight = x.to(dtype), residual.to(dtype), weight.to(dtype)
             out, total = torch.empty_like(residual), torch.empty_like(residual)
-            how = {"block": block, "parts": -(-N // block), "num_warps": 1 + call % 2, "protocol": protocol}
-            norm.ll_rms_norm_program(x[rank].clone(), residual, weight, out, total, 64, 1e-3, **how)
+            how = {"block": block, "parts": -(-N // block), "num_warps": 1 + call % 2}
+            program = partial(norm.ll_rms_norm_program, protocol=protocol)
+            if not protocol:
+                program = norm.two_shot_rms_norm_program
+            program(x[rank].clone(), residual, weight, out, total, 64, 1e-3, **how)
             assert torch.equal(total, (sum_in_rank_order(x.float()) + residual.float()).to(dtype)), (rows, N)
             expected = torch.nn.functional.rms_norm(total.double(), (N,), weight.double(), 1e-3)
             numerics.assert_error_within(out, expected, numerics.gamma(N + 8) * expected.abs())
@@ -147,7 +152,7 @@ def test_rows_of_several_programs(ranks, dtype, machine):
     assert_same_on_all(run(main, ranks=ranks, **machine))
 
 
-@pytest.mark.parametrize("ranks, rows, parts", [(2, 1, 3), (2, 2, 1), (3, 1, 3), (3, 2, 1)])
+@pytest.mark.parametrize("ranks, rows, parts", [(2, 1, 3), (2, 2, 1), (3, 1, 3), (3, 2, 3), (3, 6, 6), (3, 12, 6)])
 def test_parts_of_rows(ranks, rows, parts, monkeypatch):
     given = []
     monkeypatch.setattr(norm, "run_alone", lambda program, *tensors, **how: given.append(how.get("parts", 1)))
@@ -193,10 +198,11 @@ def test_the_rule(nbytes, ranks, expected):
     "nbytes, ranks, has_nvlink, expected",
     [
         (64 * KB, 4, True, ("ll_rms_norm_program", "ll")),
-        (768 * KB - 2, 3, True, ("ll_rms_norm_program", "ll128")),
-        (768 * KB, 3, True, ("two_shot_rms_norm_program", None)),
-        (640 * KB, 4, True, ("ll_rms_norm_program", "ll128")),
-        (704 * KB, 4, True, ("two_shot_rms_norm_program", None)),  # one shot would send more than 2 MB
+        (256 * KB - 2, 3, True, ("ll_rms_norm_program", "ll128")),
+        (256 * KB, 3, True, ("two_shot_rms_norm_program", None)),
+        (248 * KB, 4, True, ("ll_rms_norm_program", "ll128")),
+        (256 * KB, 4, True, ("two_shot_rms_norm_program", None)),
+        (704 * KB, 4, True, ("two_shot_rms_norm_program", None)),
         (8 * MB, 4, True, ("two_shot_rms_norm_program", None)),
         (8 * MB + 2, 4, True, None),
         (MB, 2, True, ("ll_rms_norm_program", "ll128")),

@@ -1,8 +1,8 @@
 """Sums in two shots of packets: all_reduce(algorithm="two_shot_ll128"), and all_reduce_rms_norm of many rows."""
 
-from functools import partial
 import importlib
 import itertools
+from functools import partial
 
 import numerics
 import pytest

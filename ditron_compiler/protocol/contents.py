@@ -37,8 +37,10 @@ class Contents:
         if isinstance(pointers, (int, np.integer)):
             if mask is not True and not np.any(mask):
                 return other
-            value, known = self._gather(np.array([pointers], dtype=np.int64), size)
-            return int(value[0]) if known.all() else UNKNOWN
+            return self._one(int(pointers), size)
+        if mask is True and np.ndim(other) == 0:  # what loops poll: without broadcasts, which take longer than the rest
+            value, known = self._gather(np.reshape(pointers, -1), size)
+            return value.reshape(np.shape(pointers)) if known.all() else UNKNOWN
         shape = np.broadcast_shapes(np.shape(pointers), np.shape(mask), np.shape(other) if other is not UNKNOWN else ())
         active = np.broadcast_to(np.asarray(mask, dtype=bool), shape)
         flat = np.broadcast_to(pointers, shape)[active]
@@ -139,6 +141,13 @@ class Contents:
     def _is_integer(self, key: int) -> bool:
         root = self._roots.get(key & 0xFFFF)
         return root is not None and root.integer
+
+    def _one(self, pointer: int, size: int) -> Any:
+        offset = (pointer & ((1 << _SHIFT) - 1)) - (1 << (_SHIFT - 1))
+        if (found := self._of(pointer >> _SHIFT)) is None or not 0 <= offset <= len(found[0]) - size:
+            return UNKNOWN
+        bytes_ = slice(offset, offset + size)
+        return int(found[0][bytes_].view(_TYPES[size])[0]) if found[1][bytes_].all() else UNKNOWN
 
     def _gather(self, pointers: np.ndarray, size: int) -> tuple[np.ndarray, np.ndarray]:
         value, known = np.zeros(len(pointers), np.int64), np.zeros(len(pointers), bool)

@@ -84,7 +84,7 @@ def is_remote(pointers: Any, rank: int) -> bool:
 def runs(pointers: Any, mask: Any, itemsize: int) -> Span:
     """The bytes that ``pointers`` (one or a tile) access where ``mask`` allows it."""
     if isinstance(pointers, (int, np.integer)):
-        kept = [[pointers, pointers + itemsize]] if np.any(mask) else []
+        kept = [[pointers, pointers + itemsize]] if mask is True or np.any(mask) else []
         return np.array(kept, dtype=np.int64).reshape(-1, 2)
     if mask is not True and mask is not None:
         pointers, mask = np.broadcast_arrays(pointers, mask)
@@ -93,7 +93,9 @@ def runs(pointers: Any, mask: Any, itemsize: int) -> Span:
         flat = pointers.reshape(-1)
     if not flat.size:
         return np.empty((0, 2), dtype=np.int64)
-    breaks = np.flatnonzero(np.diff(flat) != itemsize) + 1
+    breaks = np.flatnonzero(flat[1:] - flat[:-1] != itemsize) + 1
+    if not breaks.size:
+        return np.array([[flat[0], flat[-1] + itemsize]], dtype=np.int64)
     starts = flat[np.concatenate(([0], breaks))]
     ends = flat[np.concatenate((breaks - 1, [flat.size - 1]))] + itemsize
     return merged(np.stack((starts, ends), axis=1))

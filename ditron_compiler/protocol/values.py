@@ -77,7 +77,10 @@ def _scalar(*values: Any) -> bool:
 
 def any_unknown(*values: Any) -> bool:
     """Whether any of them is UNKNOWN, or an address :class:`Anywhere`."""
-    return any(isinstance(value, _Unknown) for value in values)
+    for value in values:  # called for every access: a generator would take twice as long
+        if isinstance(value, _Unknown):
+            return True
+    return False
 
 
 def offset(pointer: Any, index: Any, size: int) -> Any:

@@ -166,7 +166,7 @@ def norm_by(x, residual, weight, out, total, schedule: dict) -> torch.Tensor:
     """A program of packets with another schedule: ``protocol`` is that of one shot, or ``"two_shot"``."""
     schedule = {"parts": -(-x.shape[1] // schedule["block"])} | schedule
     program = ll_rms_norm_program
-    if schedule["protocol"] == "two_shot":
+    if schedule.get("protocol") == "two_shot":
         program = two_shot_rms_norm_program
         del schedule["protocol"]
     program(x, residual, weight, out, total, capacity_for(len(x)), 1e-6, **schedule)

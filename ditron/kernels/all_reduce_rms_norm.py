@@ -291,13 +291,11 @@ def ll_rms_norm_program(x, residual, weight, out, total, capacity, eps, *, block
     )
 
 
-def two_shot_sample(ranks: int, generator: torch.Generator) -> dict[str, Any]:
-    """Arguments for the checker: rows of one program, or of several."""
-    parts = {"block": 16, "parts": 3, "num_warps": 1} if torch.rand(1, generator=generator) < 0.5 else {}
-    return SAMPLE | ROWS | {"capacity": 8} | parts
-
-
-@ditron.program(example=EXAMPLE, sample_args=two_shot_sample, max_nodes=1)
+@ditron.program(
+    example=EXAMPLE,
+    sample_args=lambda ranks: SAMPLE | ROWS | {"capacity": 8, "block": 16, "parts": 3, "num_warps": 1},
+    max_nodes=1,
+)
 def two_shot_rms_norm_program(x, residual, weight, out, total, capacity, eps, *, block, parts=1, num_warps=None):
     """As :func:`ll_rms_norm_program`, each rank adding its rows, by ``"ll128"`` packets.
 

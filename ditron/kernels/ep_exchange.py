@@ -328,7 +328,7 @@ def _dispatched(
         _dispatched(scale_x, None, plan, scale_out, None, group, schedule)
         scale_x = None
     # One for each sender, larger ones where there are many (docs/results/moe.md); each size is another kernel.
-    block = (1 if group.num_ranks == 2 else 2) if tokens <= 256 else 4 if tokens <= 2048 else 16
+    block = (1 if group.num_ranks <= 2 else 2) if tokens <= 256 else 4 if tokens <= 2048 else 16
     chosen: dict[str, Any] = {"senders": group.sms, "programs": 2 * group.sms, "block": block}
     if group.num_ranks > 2 and tokens > 256:  # a sender stores a token at several ranks: fewer reach the links' rate
         chosen |= {"senders": group.sms // 2, "programs": 3 * group.sms // 2}
@@ -412,7 +412,7 @@ def ep_combine_rows(
             chosen["adders"] = 4 * group.sms
         else:
             chosen |= {"senders": 2 * group.sms, "signals": (2 if tokens <= 512 else 16) * group.sms}
-            if group.num_ranks > 2 and tokens > 512:
+            if group.num_ranks > 2 and tokens > 512:  # docs/results/moe.md
                 chosen |= {"senders": 4 * group.sms, "num_warps": 4}
                 chosen["signals"] *= 2 if chosen["splits"] > 2 else 1
         if group.small_shapes:

@@ -4,7 +4,7 @@
 
 torch + NCCL: rows by rank of their experts, a copy for each route, ``all_to_all_single`` with splits that the host
 knows, rows by expert; and the reverse, with the weighted sum at the owner (torchtitan's way). *copies alone*: what has
-to travel, a token once to each rank that needs it, and a sum for each token from each rank. Uniform routing.
+to travel, a token once to each rank that needs it, and a sum of it from each of these. Uniform routing.
 """
 
 from __future__ import annotations
@@ -54,6 +54,7 @@ class Exchange:
         self.back = self.by_expert.argsort()
         needed = torch.stack([(of_rank == rank).any(2) for rank in range(self.ranks)])  # [owner, source, token]
         self.needed = needed[:, self.rank].sum(1).tolist()  # this rank's tokens that each rank needs
+        self.summed = needed[self.rank].sum(1).tolist()  # tokens of each rank that have a sum here
 
     def send(self, rows: torch.Tensor, sent: list[int], received: list[int]) -> torch.Tensor:
         out = rows.new_empty(sum(received), self.H)
@@ -91,61 +92,72 @@ def quantized_dispatch(e: Exchange, name: str, calls: int, args: argparse.Namesp
     return case
 
 
-def exchange(args: argparse.Namespace, device: torch.device) -> Iterator[Case]:
+def exchanges(args: argparse.Namespace, device: torch.device) -> Iterator[tuple[str, Exchange, int]]:
+    """Of each case: its name, its routes, and how many calls a sample has."""
     for name in args.models:
         for tokens in args.rows:
-            e = Exchange(MODELS[name], tokens, device)
-            calls = 10 if tokens <= 512 else 2
-            rows = torch.zeros(e.plan.max_rows, e.H, dtype=torch.bfloat16, device=device)
-            places = torch.nonzero(e.plan.row_slot[: int(e.plan.num_tiles) * e.plan.block_m] >= 0)[:, 0]
-            route_of = e.plan.row_route[places].long()
-            everybody = torch.empty(e.ranks * tokens, e.H, dtype=torch.bfloat16, device=device)
-            dist.all_gather_into_tensor(everybody, e.x)
-            expected = everybody[route_of // e.top_k].float()
-            runs: dict[str, Run] = {
-                "copies alone": copies_alone([n * e.H * 2 for n in e.needed], device),
-                "ditron": lambda e=e, rows=rows: kernels.ep_dispatch(e.x, e.plan, out=rows),
-                "torch + NCCL": lambda e=e: (e.dispatch(), None)[1],
-            }
-            for how, schedule in args.dispatch_schedules:
-                runs[f"ditron, {how}"] = lambda e=e, rows=rows, s=schedule: kernels.ep_dispatch(
-                    e.x, e.plan, out=rows, **s
-                )
-            case = RowsCase("ep_exchange", f"dispatch, {name}, {tokens} tokens", runs, expected, 1e-9, calls)
-            case.plans = {n: e.plan for n in runs if n.startswith("ditron")}
-            yield case
-            yield quantized_dispatch(e, f"dispatch, {name} in fp8, {tokens} tokens", calls, args)
+            yield f"{name}, {tokens} tokens", Exchange(MODELS[name], tokens, device), 10 if tokens <= 512 else 2
 
-            y, out = random(e.plan.max_rows, e.H, 5, device), torch.empty_like(e.x)
-            of_nccl = random(sum(e.received), e.H, 6, device)
-            sums = torch.zeros(e.ranks * tokens, e.H, device=device)
-            all_weights = torch.empty(e.ranks * tokens, e.top_k, device=device)
-            dist.all_gather_into_tensor(all_weights, e.weights)
-            sums.index_add_(0, route_of // e.top_k, y[places].float() * all_weights.view(-1)[route_of][:, None])
-            mine = torch.empty(tokens, e.H, device=device)
-            dist.reduce_scatter_tensor(mine, sums)
-            runs = {
-                "copies alone": copies_alone(tokens * e.H * 2, device),
-                "ditron": lambda e=e, y=y, out=out: kernels.ep_combine(y, e.plan, out=out),
-                "torch + NCCL": lambda e=e, y=of_nccl: (e.combine(y), None)[1],
-            }
-            for how, schedule in args.combine_schedules:
-                runs[f"ditron, {how}"] = lambda e=e, y=y, out=out, s=schedule: kernels.ep_combine(
-                    y, e.plan, out=out, **s
-                )
-            del sums
-            yield Case("ep_exchange", f"combine, {name}, {tokens} tokens", runs, mine, 6e-3, calls)
+
+def sources_of(e: Exchange) -> tuple[torch.Tensor, torch.Tensor]:
+    """Places of the rows that are no padding, and the route of each."""
+    places = torch.nonzero(e.plan.row_slot[: int(e.plan.num_tiles) * e.plan.block_m] >= 0)[:, 0]
+    return places, e.plan.row_route[places].long()
+
+
+def dispatch(args: argparse.Namespace, device: torch.device) -> Iterator[Case]:
+    for name, e, calls in exchanges(args, device):
+        rows = torch.zeros(e.plan.max_rows, e.H, dtype=torch.bfloat16, device=device)
+        everybody = torch.empty(e.ranks * e.tokens, e.H, dtype=torch.bfloat16, device=device)
+        dist.all_gather_into_tensor(everybody, e.x)
+        expected = everybody[sources_of(e)[1] // e.top_k].float()
+        runs: dict[str, Run] = {
+            "copies alone": copies_alone([n * e.H * 2 for n in e.needed], device),
+            "ditron": lambda e=e, rows=rows: kernels.ep_dispatch(e.x, e.plan, out=rows),
+            "torch + NCCL": lambda e=e: (e.dispatch(), None)[1],
+        }
+        for how, schedule in args.dispatch_schedules:
+            runs[f"ditron, {how}"] = lambda e=e, rows=rows, s=schedule: kernels.ep_dispatch(e.x, e.plan, out=rows, **s)
+        case = RowsCase("ep_exchange", f"dispatch, {name}", runs, expected, 1e-9, calls)
+        case.plans = {n: e.plan for n in runs if n.startswith("ditron")}
+        yield case
+        yield quantized_dispatch(e, f"dispatch in fp8, {name}", calls, args)
+
+
+def combine(args: argparse.Namespace, device: torch.device) -> Iterator[Case]:
+    for name, e, calls in exchanges(args, device):
+        y, out = random(e.plan.max_rows, e.H, 5, device), torch.empty_like(e.x)
+        of_nccl = random(sum(e.received), e.H, 6, device)
+        sums = torch.zeros(e.ranks * e.tokens, e.H, device=device)
+        all_weights = torch.empty(e.ranks * e.tokens, e.top_k, device=device)
+        dist.all_gather_into_tensor(all_weights, e.weights)
+        places, route_of = sources_of(e)
+        sums.index_add_(0, route_of // e.top_k, y[places].float() * all_weights.view(-1)[route_of][:, None])
+        mine = torch.empty(e.tokens, e.H, device=device)
+        dist.reduce_scatter_tensor(mine, sums)
+        del sums
+        runs: dict[str, Run] = {
+            "copies alone": copies_alone([n * e.H * 2 for n in e.summed], device),
+            "ditron": lambda e=e, y=y, out=out: kernels.ep_combine(y, e.plan, out=out),
+            "torch + NCCL": lambda e=e, y=of_nccl: (e.combine(y), None)[1],
+        }
+        for how, schedule in args.combine_schedules:
+            runs[f"ditron, {how}"] = lambda e=e, y=y, out=out, s=schedule: kernels.ep_combine(y, e.plan, out=out, **s)
+        yield Case("ep_exchange", f"combine, {name}", runs, mine, 6e-3, calls)
+
+
+OPERATORS = {"dispatch": dispatch, "combine": combine}
 
 
 def main() -> None:
-    parser = arguments(__doc__, {"ep_exchange": exchange})
+    parser = arguments(__doc__, OPERATORS)
     parser.add_argument("--models", nargs="*", default=["Qwen3-30B", "DSV3"], choices=list(MODELS))
     parser.add_argument("--rows", nargs="*", type=int, default=[128, 4096], help="tokens of a rank")
     for operator in ("dispatch", "combine"):
         parser.add_argument(
             f"--{operator}-schedules", nargs="*", type=parse_schedule, default=[], metavar="programs=132,num_warps=8"
         )
-    measure({"ep_exchange": exchange}, parser.parse_args())
+    measure(OPERATORS, parser.parse_args())
 
 
 if __name__ == "__main__":

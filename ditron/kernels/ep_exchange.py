@@ -9,6 +9,7 @@ from __future__ import annotations
 from typing import Any
 
 import torch
+import triton
 
 import ditron
 import ditron.host as dh
@@ -177,15 +178,20 @@ def ep_combine_program(
 
     ``route_row`` and ``route_weight``: of a plan. Memory is kept for up to ``capacity`` tokens of a rank. A program
     adds ``sums`` tokens and columns at a time; ``splits`` programs share the columns of a token. ``senders`` programs
-    send, ``programs`` add what has arrived. A rank sends another at most ``signals`` signals.
+    send sums of tokens that have a row here, and of all tokens whether they have; ``programs`` add what has arrived. A
+    rank sends another at most ``signals`` signals.
     """
     tokens, H = out.shape
     inbox = dh.symm_empty(2, num_ranks * capacity, H, dtype=out.dtype, name="inbox")
+    marks = dh.symm_empty(
+        2, num_ranks, triton.cdiv(capacity, sums[0]) * sums[0] * splits, dtype=torch.int32, name="marks"
+    )
     sent = dh.symm_zeros(signals * num_ranks, dtype=torch.int64, name="sent")
     combine_kernel[(senders + programs,)](
         y,
         out,
         inbox,
+        marks,
         route_row,
         route_weight,
         sent,
@@ -407,14 +413,16 @@ def ep_combine_rows(
         check_schedule("ep_combine", schedule, program)
         tokens, H = len(plan.route_row) // group.num_ranks, y.shape[1]
         out = result("ep_combine", (tokens, H), y, out, y=y)
-        chosen: dict[str, Any] = {"programs": 2 * group.sms, "splits": -(-H // 2048)}
+        splits = -(-H // 2048)
+        chosen: dict[str, Any] = {"programs": 2 * group.sms, "splits": splits}
         if program is ep_combine_nodes_program:
             chosen["adders"] = 4 * group.sms
+        elif group.num_ranks > 2:  # docs/results/moe.md
+            few = tokens <= 512 or splits == 1
+            chosen |= {"senders": (6 if few else 4) * group.sms, "num_warps": 4}
+            chosen["signals"] = (32 if few else 64) * group.sms
         else:
             chosen |= {"senders": 2 * group.sms, "signals": (2 if tokens <= 512 else 16) * group.sms}
-            if group.num_ranks > 2 and tokens > 512:  # docs/results/moe.md
-                chosen |= {"senders": 4 * group.sms, "num_warps": 4}
-                chosen["signals"] *= 2 if chosen["splits"] > 2 else 1
         if group.small_shapes:
             chosen = {"programs": 3, "sums": (8, 32), "num_warps": 4}
             chosen |= {"adders": 3} if program is ep_combine_nodes_program else {"senders": 3, "signals": 4}

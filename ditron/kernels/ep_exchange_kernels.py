@@ -13,7 +13,7 @@ import triton.language as tl
 
 import ditron
 import ditron.language as dl
-from ditron.kernels.combine import add_sums, store_sums
+from ditron.kernels.combine import add_sums, num_marks, store_sums
 from ditron.kernels.exchange import receive_packets, send_packets
 
 __all__ = ["combine_kernel", "dispatch_kernel"]
@@ -232,6 +232,7 @@ def combine_kernel(
     y_ptr,
     out_ptr,
     inbox_ptr,
+    marks_ptr,
     route_row_ptr,
     route_weight_ptr,
     sent_ptr,
@@ -252,34 +253,39 @@ def combine_kernel(
     The first ``senders`` programs store sums at the tokens' owners, who get a signal for each of ``signals`` parts of
     them; the others add this rank's own sums and those that have arrived.
     """
+    OTHERS: tl.constexpr = RANKS - 1 if RANKS > 1 else 1
     own = dl.rank()
     pid = tl.program_id(0)
-    inbox_ptr += (epoch % 2).to(tl.int64) * RANKS * capacity * H
+    half = (epoch % 2).to(tl.int64) * RANKS
+    inbox_ptr += half * capacity * H
+    marks_ptr += half * num_marks(capacity, splits, TB)
     items = tl.cdiv(tokens, TB) * splits
     parts = tl.minimum(signals, items)
     if pid < senders:
-        for part in range(pid, parts, senders):
-            for step in range(1, RANKS):
-                store_sums(
-                    y_ptr,
-                    inbox_ptr,
-                    route_row_ptr,
-                    route_weight_ptr,
-                    (own + step) % RANKS,
-                    part,
-                    parts,
-                    tokens,
-                    capacity,
-                    0,
-                    H,
-                    splits,
-                    H,
-                    TB,
-                    CB,
-                    TOP_K,
-                )
-            for step in range(1, RANKS):  # behind all stores: the first signal waits until they have arrived
-                dl.notify(sent_ptr + (part + 1) * (RANKS - 1) - step, (own + step) % RANKS, epoch)
+        for item in range(pid, parts * (RANKS - 1), senders):
+            part = item // OTHERS
+            step = 1 + item % OTHERS
+            peer = (own + step) % RANKS
+            store_sums(
+                y_ptr,
+                inbox_ptr,
+                route_row_ptr,
+                route_weight_ptr,
+                peer,
+                part,
+                parts,
+                tokens,
+                capacity,
+                0,
+                H,
+                splits,
+                H,
+                TB,
+                CB,
+                TOP_K,
+                marks_ptr,
+            )
+            dl.notify(sent_ptr + (part + 1) * (RANKS - 1) - step, peer, epoch)
     else:
         for part in range(pid - senders, parts, tl.num_programs(0) - senders):
             add_sums(
@@ -303,4 +309,5 @@ def combine_kernel(
                 TOP_K,
                 RANKS,
                 False,
+                marks_ptr,
             )

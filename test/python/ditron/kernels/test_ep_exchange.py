@@ -86,15 +86,18 @@ def test_quantized_tokens_and_their_scales(at_once, seed):
     run(main, ranks=2, seed=seed)
 
 
-def schedules(block, signals):
-    return {"block": block, "senders": 2, "programs": 3}, {"senders": 2, "programs": 3, "signals": signals}
+def schedules(block, signals, senders):
+    return {"block": block, "senders": 2, "programs": 3}, {"senders": senders, "programs": 3, "signals": signals}
 
 
 @pytest.mark.parametrize("seed", [0, 1])
-@pytest.mark.parametrize("ranks, top_k, block, signals", [(1, 2, 4, 3), (2, 3, 4, 50), (3, 2, 16, 1), (2, 1, 1, 5)])
-def test_schedules_and_numbers_of_tokens(ranks, top_k, block, signals, seed):
+@pytest.mark.parametrize(
+    "ranks, top_k, block, signals, senders",
+    [(1, 2, 4, 3, 2), (2, 3, 4, 50, 2), (3, 2, 16, 1, 1), (2, 1, 1, 5, 2), (3, 2, 4, 50, 5)],
+)
+def test_schedules_and_numbers_of_tokens(ranks, top_k, block, signals, senders, seed):
     """Whole blocks and a part of one, more and fewer than programs, in memory that other calls have used."""
-    dispatch, combine = schedules(block, signals)
+    dispatch, combine = schedules(block, signals, senders)
 
     def main():
         rank = ditron.rank()

@@ -13,6 +13,7 @@ import ditron
 import ditron.language as dl
 from ditron.kernels.grouped import expert_tile
 from ditron.kernels.routing import TILE_FIELDS
+from ditron.kernels.routing_kernels import has_bit
 
 __all__ = [
     "CHUNK",
@@ -22,7 +23,6 @@ __all__ = [
     "count_tile_of_stage",
     "count_tiles_that_are_left",
     "count_tiles_that_are_not",
-    "num_marks",
     "send_sums",
     "sum_chunk",
 ]
@@ -126,12 +126,6 @@ def sum_item(item, splits, tokens, begin, end, TB: tl.constexpr, CB: tl.constexp
 
 
 @ditron.jit
-def num_marks(capacity, splits, TB: tl.constexpr):
-    """Of a rank: one of each token, for each of ``splits`` parts of its columns."""
-    return tl.cdiv(capacity, TB) * TB * splits
-
-
-@ditron.jit
 def store_sums(
     y_ptr,
     inbox_ptr,
@@ -149,23 +143,21 @@ def store_sums(
     TB: tl.constexpr,
     CB: tl.constexpr,
     TOP_K: tl.constexpr,
-    marks_ptr=None,
+    SKIPS: tl.constexpr = False,
 ):
     """Store at ``peer`` the sums of its ``tokens``, as far as they are this program's; columns ``begin`` to ``end``.
 
-    With ``marks``, those of tokens that have a row here, and a mark of each token that says whether it has.
+    ``SKIPS``: none of tokens that have no row here.
     """
     own = dl.rank()
     for item in range(worker, tl.cdiv(tokens, TB) * splits, workers):
         token, exists, first, last = sum_item(item, splits, tokens, begin, end, TB, CB)
         rows, weights = routes_of(route_row_ptr, route_weight_ptr, peer * tokens + token, exists, TOP_K)
-        if marks_ptr is not None:
+        if SKIPS:
             last_row = rows[0]
             for k in tl.static_range(1, TOP_K):
                 last_row = tl.maximum(last_row, rows[k])
             exists = last_row >= 0
-            mark_ptr = dl.symm_at(marks_ptr + own * num_marks(capacity, splits, TB), peer) + item * TB
-            tl.store(mark_ptr + tl.arange(0, TB), exists.to(tl.int32))
         for col in range(first, last, CB):
             sums, at, mask = weighted_sums(y_ptr, rows, weights, token, exists, col, H, CB, TOP_K)
             tl.store(dl.symm_at(inbox_ptr + own.to(tl.int64) * capacity * H, peer) + at, sums, mask=mask)
@@ -240,10 +232,11 @@ def add_sums(
     TOP_K: tl.constexpr,
     RANKS: tl.constexpr,
     ALL: tl.constexpr,
-    marks_ptr=None,
+    token_ranks_ptr=None,
 ):
     """``out`` [tokens, H] = this rank's sums plus those that the others have sent, in fp32 and in rank order, as far as
-    they are this program's; ``sent`` [RANKS - 1]: who has sent them. With ``marks``, of :func:`store_sums`.
+    they are this program's; ``sent`` [RANKS - 1]: who has sent them. With ``token_ranks``, of a plan, they have
+    skipped tokens without a row there.
     """
     own = dl.rank()
     items = tl.cdiv(tokens, TB) * splits
@@ -251,17 +244,16 @@ def add_sums(
         token, exists, first, last = sum_item(item, splits, tokens, begin, end, TB, CB)
         among_all = token if ALL else own * tokens + token
         rows, weights = routes_of(route_row_ptr, route_weight_ptr, among_all, exists, TOP_K)
+        sent = ()
+        for source in tl.static_range(RANKS):
+            has = exists & (source != own)
+            if token_ranks_ptr is not None:
+                has &= has_bit(token_ranks_ptr, token, source, exists)
+            sent = sent + (has[:, None],)
         for col in range(first, last, CB):
             mine, at, mask = weighted_sums(y_ptr, rows, weights, token, exists, col, H, CB, TOP_K)
             token_of_others = dl.wait(sent_ptr, RANKS - 1, epoch)
             theirs_ptr = dl.consume_token(inbox_ptr, token_of_others)
-            sent = ()
-            for source in tl.static_range(RANKS):
-                has = exists & (source != own)
-                if marks_ptr is not None:
-                    mark_ptr = dl.consume_token(marks_ptr, token_of_others) + source * num_marks(capacity, splits, TB)
-                    has = tl.load(mark_ptr + item * TB + tl.arange(0, TB), mask=has, other=0) != 0
-                sent = sent + (has[:, None],)
             total = tl.zeros((TB, CB), tl.float32)
             for source in tl.static_range(RANKS):
                 box_ptr = theirs_ptr + tl.cast(source, tl.int64) * capacity * H

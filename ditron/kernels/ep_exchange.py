@@ -9,7 +9,6 @@ from __future__ import annotations
 from typing import Any
 
 import torch
-import triton
 
 import ditron
 import ditron.host as dh
@@ -17,8 +16,7 @@ from ditron.distributed.group import Group
 from ditron.distributed.torch_groups import AnyGroup
 from ditron.kernels.dispatch import torch_operator
 from ditron.kernels.ep_exchange_kernels import combine_kernel, dispatch_kernel
-from ditron.kernels.ep_nodes import dispatch_sample, ep_combine_nodes_program, ep_dispatch_nodes_program
-from ditron.kernels.exchange import packet_boxes
+from ditron.kernels.ep_nodes import dispatch_arguments, ep_combine_nodes_program, ep_dispatch_nodes_program, sample_plan
 from ditron.kernels.operands import DTYPES, QUANTIZED, aligned, capacity_for, in_group, require_tensor, result
 from ditron.kernels.routing import Plan
 from ditron.kernels.schedules import check_schedule
@@ -37,7 +35,8 @@ __all__ = [
 
 def scaled_sample(ranks: int, generator: torch.Generator) -> dict[str, Any]:
     """Arguments for the checker: tokens with and without scales."""
-    sample = dispatch_sample(ranks, generator)
+    plan = sample_plan(ranks, generator)
+    sample = dispatch_arguments(plan, ranks) | {"token_ranks": plan.token_ranks}
     scaled = bool(torch.rand(1, generator=generator) < 0.5)
     names = {"scale_x": "x", "scale_rows": "rows"}
     shapes = {name: f"f32[{sample[like].split('[')[1].split(',')[0]}, 2]" for name, like in names.items()}
@@ -48,6 +47,7 @@ def scaled_sample(ranks: int, generator: torch.Generator) -> dict[str, Any]:
     example={
         "x": "bf16[4096, 7168]",
         "rows": "bf16[33792, 7168]",
+        "token_ranks": "i32[4096, 2]",
         "route_row": "i32[16384, 8]",
         "row_slot": "i32[33792]",
         "num_tiles": "i32[1]",
@@ -60,11 +60,12 @@ def scaled_sample(ranks: int, generator: torch.Generator) -> dict[str, Any]:
     },
     sample_args=scaled_sample,
     max_nodes=1,
-    do_not_specialize=("route_row", "row_slot"),
+    do_not_specialize=("token_ranks", "route_row", "row_slot"),
 )
 def ep_dispatch_program(
     x,
     rows,
+    token_ranks,
     route_row,
     row_slot,
     num_tiles,
@@ -85,15 +86,13 @@ def ep_dispatch_program(
     """``rows`` [max_rows, width] = the tokens of all ranks' ``x`` [tokens, width] that ``route_row`` says; so too
     ``scale_rows`` of ``scale_x`` [tokens, scales], unless None.
 
-    ``route_row``, ``row_slot`` and ``num_tiles``: of a plan for ``block_m`` rows in a tile. Memory is kept for up to
-    ``capacity`` tokens of a rank, a multiple of ``block``. ``senders`` programs store ``block`` tokens at a time at
-    other ranks, ``programs`` put what has arrived in its rows.
+    ``token_ranks``, ``route_row``, ``row_slot`` and ``num_tiles``: of a plan for ``block_m`` rows in a tile. Memory is
+    kept for up to ``capacity`` tokens of a rank, a multiple of ``block``. ``senders`` programs store ``block`` tokens
+    at a time at other ranks, ``programs`` put what has arrived in its rows.
     """
     blocks = capacity // block
     inbox = dh.symm_empty(2, num_ranks * capacity, width, dtype=x.dtype, name="inbox")
     arrived = dh.symm_zeros(num_ranks * blocks, dtype=torch.int64, name="arrived")
-    needs = dh.empty(2 * num_ranks * capacity, dtype=torch.int32, name="needs")
-    boxes = packet_boxes(blocks, block, torch.int32)
     scale_inbox = None
     if scale_x is not None:
         scale_inbox = dh.symm_empty(2, num_ranks * capacity, scales, dtype=scale_x.dtype, name="scale_inbox")
@@ -105,8 +104,7 @@ def ep_dispatch_program(
         inbox,
         scale_inbox,
         arrived,
-        needs,
-        boxes,
+        token_ranks,
         route_row,
         row_slot,
         num_tiles,
@@ -126,11 +124,12 @@ def ep_dispatch_program(
 
 def combine_sample(ranks: int, generator: torch.Generator) -> dict[str, Any]:
     """Arguments for the checker: as of ep_dispatch."""
-    plan = dispatch_sample(ranks, generator)
+    plan = sample_plan(ranks, generator)
     return {
-        "y": plan["rows"],
+        "y": f"bf16[{plan.max_rows}, 16]",
         "out": "bf16[20, 16]",
-        "route_row": plan["route_row"],
+        "token_ranks": plan.token_ranks,
+        "route_row": plan.route_row,
         "route_weight": f"f32[{20 * ranks}, 2]",
         "capacity": 64,
         "num_ranks": ranks,
@@ -146,6 +145,7 @@ def combine_sample(ranks: int, generator: torch.Generator) -> dict[str, Any]:
     example={
         "y": "bf16[33792, 7168]",
         "out": "bf16[4096, 7168]",
+        "token_ranks": "i32[4096, 2]",
         "route_row": "i32[16384, 8]",
         "route_weight": "f32[16384, 8]",
         "capacity": 4096,
@@ -154,11 +154,12 @@ def combine_sample(ranks: int, generator: torch.Generator) -> dict[str, Any]:
     },
     sample_args=combine_sample,
     max_nodes=1,
-    do_not_specialize=("route_row", "route_weight"),
+    do_not_specialize=("token_ranks", "route_row", "route_weight"),
 )
 def ep_combine_program(
     y,
     out,
+    token_ranks,
     route_row,
     route_weight,
     capacity,
@@ -176,22 +177,19 @@ def ep_combine_program(
     """``out`` [tokens, H] = own tokens' part of the sum over ranks and routes of ``y`` [max_rows, H] by
     ``route_weight``.
 
-    ``route_row`` and ``route_weight``: of a plan. Memory is kept for up to ``capacity`` tokens of a rank. A program
-    adds ``sums`` tokens and columns at a time; ``splits`` programs share the columns of a token. ``senders`` programs
-    send sums of tokens that have a row here, and of all tokens whether they have; ``programs`` add what has arrived. A
-    rank sends another at most ``signals`` signals.
+    ``token_ranks``, ``route_row`` and ``route_weight``: of a plan. Memory is kept for up to ``capacity`` tokens of a
+    rank. A program adds ``sums`` tokens and columns at a time; ``splits`` programs share the columns of a token.
+    ``senders`` programs send sums of tokens that have a row here, ``programs`` add what has arrived. A rank sends
+    another at most ``signals`` signals.
     """
     tokens, H = out.shape
     inbox = dh.symm_empty(2, num_ranks * capacity, H, dtype=out.dtype, name="inbox")
-    marks = dh.symm_empty(
-        2, num_ranks, triton.cdiv(capacity, sums[0]) * sums[0] * splits, dtype=torch.int32, name="marks"
-    )
     sent = dh.symm_zeros(signals * num_ranks, dtype=torch.int64, name="sent")
     combine_kernel[(senders + programs,)](
         y,
         out,
         inbox,
-        marks,
+        token_ranks,
         route_row,
         route_weight,
         sent,
@@ -348,13 +346,16 @@ def _dispatched(
     moved, rows = aligned(x), out
     if x.itemsize == 1:  # one program moves bytes of any meaning
         moved, rows = moved.view(torch.int8), rows.view(torch.int8)
+    of_tokens: tuple[Any, ...] = ()
     scaled: tuple[Any, ...] = ()
     if program is ep_dispatch_program:
+        of_tokens = (plan.token_ranks,)
         scaled = (None, None) if scale_x is None else (aligned(scale_x), scale_out)
         chosen["scales"] = 0 if scale_x is None else scale_x.shape[1]
     program(
         moved,
         rows,
+        *of_tokens,
         plan.route_row,
         plan.row_slot,
         plan.num_tiles,
@@ -429,6 +430,7 @@ def ep_combine_rows(
         program(
             aligned(y),
             out,
+            *([plan.token_ranks] if program is ep_combine_program else []),
             plan.route_row,
             plan.route_weight,
             capacity_for(tokens),

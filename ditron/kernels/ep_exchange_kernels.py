@@ -1,9 +1,9 @@
 """Kernels of ep_exchange.py: some programs send to peers, others take what arrives while the rest is on the way.
 
-Tokens to dispatch are divided into blocks. The ranks tell each other which tokens of a block they need, in a message of
-packets, so that a row is stored once at each rank that has one of the token's experts; a signal for each block says
-that its rows are there. Memory that peers write to has two halves, used in turns, as exchange.py explains: in each call
-every rank gets a signal from all others.
+A plan says of each of this rank's tokens which ranks have its experts: there a row of it is stored once, and from there
+a sum of it comes. Tokens to dispatch are divided into blocks; a signal for each block says that its rows are there.
+Memory that peers write to has two halves, used in turns, as exchange.py explains: in each call every rank gets a signal
+from all others.
 """
 
 from __future__ import annotations
@@ -13,8 +13,8 @@ import triton.language as tl
 
 import ditron
 import ditron.language as dl
-from ditron.kernels.combine import add_sums, num_marks, store_sums
-from ditron.kernels.exchange import receive_packets, send_packets
+from ditron.kernels.combine import add_sums, store_sums
+from ditron.kernels.routing_kernels import has_bit
 
 __all__ = ["combine_kernel", "dispatch_kernel"]
 
@@ -26,9 +26,7 @@ def push_tokens(
     inbox_ptr,
     scale_inbox_ptr,
     arrived_ptr,
-    needs_ptr,
-    boxes_ptr,
-    route_row_ptr,
+    token_ranks_ptr,
     tokens,
     capacity,
     first,
@@ -37,32 +35,17 @@ def push_tokens(
     H: tl.constexpr,
     S: tl.constexpr,
     TB: tl.constexpr,
-    TOP_K: tl.constexpr,
     RANKS: tl.constexpr,
 ):
     """Each token of ``x`` [tokens, H] to ``inbox`` [ranks, capacity, H] of the ranks that need it, and, of each block
     of ``TB`` tokens, a signal to all of them. So too its ``S`` scales, if any.
 
-    ``needs`` is [2, ranks, capacity]: which tokens of each rank are needed here, and which of this rank's there. Of
-    ``programs`` that share the blocks this is number ``first``.
+    Of ``programs`` that share the blocks this is number ``first``.
     """
     own = dl.rank()
     blocks = tl.cdiv(capacity, TB)
-    k = tl.arange(0, triton.next_power_of_2(TOP_K))
-    within = tl.arange(0, TB)
-    for block in range(first, tl.cdiv(tokens, TB), programs):
-        token = block * TB + within
-        count = tl.minimum(tokens - block * TB, TB)
-        for step in range(1, RANKS):
-            peer = (own + step) % RANKS
-            at = (peer * tokens + token)[:, None] * TOP_K + k[None, :]
-            row = tl.load(route_row_ptr + at, mask=(token < tokens)[:, None] & (k < TOP_K)[None, :], other=-1)
-            needed_ptr = needs_ptr + peer * capacity + block * TB
-            tl.store(needed_ptr + within, (tl.max(row, 1) >= 0).to(tl.int32), mask=within < count)
-            send_packets(needed_ptr, count, boxes_ptr, block, blocks, peer, epoch, TB, "ll")
     column = tl.arange(0, triton.next_power_of_2(H))
     scale_column = tl.arange(0, triton.next_power_of_2(max(S, 1)))
-    needs_ptr += RANKS * capacity
     to = ()
     scales_to = ()
     for n in tl.static_range(RANKS - 1):
@@ -71,20 +54,15 @@ def push_tokens(
             scale_box_ptr = scale_inbox_ptr + own.to(tl.int64) * capacity * S
             scales_to = scales_to + (dl.symm_at(scale_box_ptr, (own + n + 1) % RANKS),)
     for block in range(first, tl.cdiv(tokens, TB), programs):
-        count = tl.minimum(tokens - block * TB, TB)
-        theirs = ()
-        for n in tl.static_range(RANKS - 1):
-            other = (own + n + 1) % RANKS
-            box_ptr = needs_ptr + other * capacity + block * TB
-            theirs = theirs + (receive_packets(box_ptr, count, boxes_ptr, block, blocks, other, epoch, TB, "ll"),)
-        for i in range(count):
-            at = (block * TB + i).to(tl.int64) * H + column
+        for i in range(tl.minimum(tokens - block * TB, TB)):
+            token = block * TB + i
+            at = token.to(tl.int64) * H + column
             row = tl.load(x_ptr + at, mask=column < H)
             if S > 0:
-                scale_at = (block * TB + i).to(tl.int64) * S + scale_column
+                scale_at = token.to(tl.int64) * S + scale_column
                 scales = tl.load(scale_ptr + scale_at, mask=scale_column < S)
             for n in tl.static_range(RANKS - 1):
-                if tl.load(theirs[n] + i) != 0:
+                if has_bit(token_ranks_ptr, token, (own + n + 1) % RANKS, True):
                     tl.store(to[n] + at, row, mask=column < H)
                     if S > 0:
                         tl.store(scales_to[n] + scale_at, scales, mask=scale_column < S)
@@ -152,8 +130,7 @@ def dispatch_kernel(
     inbox_ptr,
     scale_inbox_ptr,
     arrived_ptr,
-    needs_ptr,
-    boxes_ptr,
+    token_ranks_ptr,
     route_row_ptr,
     row_slot_ptr,
     num_tiles_ptr,
@@ -185,9 +162,7 @@ def dispatch_kernel(
             inbox_ptr,
             scale_inbox_ptr,
             arrived_ptr,
-            needs_ptr,
-            boxes_ptr,
-            route_row_ptr,
+            token_ranks_ptr,
             tokens,
             capacity,
             pid,
@@ -196,7 +171,6 @@ def dispatch_kernel(
             H,
             S,
             TB,
-            TOP_K,
             RANKS,
         )
     else:
@@ -232,7 +206,7 @@ def combine_kernel(
     y_ptr,
     out_ptr,
     inbox_ptr,
-    marks_ptr,
+    token_ranks_ptr,
     route_row_ptr,
     route_weight_ptr,
     sent_ptr,
@@ -256,9 +230,7 @@ def combine_kernel(
     OTHERS: tl.constexpr = RANKS - 1 if RANKS > 1 else 1
     own = dl.rank()
     pid = tl.program_id(0)
-    half = (epoch % 2).to(tl.int64) * RANKS
-    inbox_ptr += half * capacity * H
-    marks_ptr += half * num_marks(capacity, splits, TB)
+    inbox_ptr += (epoch % 2).to(tl.int64) * RANKS * capacity * H
     items = tl.cdiv(tokens, TB) * splits
     parts = tl.minimum(signals, items)
     if pid < senders:
@@ -283,7 +255,7 @@ def combine_kernel(
                 TB,
                 CB,
                 TOP_K,
-                marks_ptr,
+                True,
             )
             dl.notify(sent_ptr + (part + 1) * (RANKS - 1) - step, peer, epoch)
     else:
@@ -309,5 +281,5 @@ def combine_kernel(
                 TOP_K,
                 RANKS,
                 False,
-                marks_ptr,
+                token_ranks_ptr,
             )

@@ -19,7 +19,7 @@ import ditron.host as dh
 import ditron.language as dl
 from ditron.kernels.combine import routes_of, weighted_sums
 from ditron.kernels.exchange import block_bytes
-from ditron.kernels.routing import tables_on_host
+from ditron.kernels.routing import Plan, tables_on_host
 
 __all__ = ["dispatch_sample", "ep_combine_nodes_program", "ep_dispatch_nodes_program"]
 
@@ -130,16 +130,25 @@ def take_put_rows_kernel(
         tl.store(rows_ptr + row.to(tl.int64) * H + column, value, mask=column < H)
 
 
-def dispatch_sample(ranks: int, generator: torch.Generator) -> dict[str, Any]:
-    """Arguments for the checker: two experts on every rank, tokens with none, one or both of them."""
+def sample_plan(ranks: int, generator: torch.Generator) -> Plan:
+    """Two experts on every rank, 20 tokens with none, one or both of them."""
     tokens, experts = 20, 2
     ids = torch.rand(tokens, experts + 2, generator=generator).topk(2).indices
     ids = torch.where(ids < experts, ids, -1)
     if torch.rand(1, generator=generator) < 0.5:
         ids[16:] = -1  # a block of which nobody needs tokens
-    plan = tables_on_host(ids.expand(ranks, -1, -1), 0, 0, experts, 16)
+    return tables_on_host(ids.expand(ranks, -1, -1), 0, 0, experts, 16)
+
+
+def dispatch_sample(ranks: int, generator: torch.Generator) -> dict[str, Any]:
+    """Arguments for the checker."""
+    return dispatch_arguments(sample_plan(ranks, generator), ranks)
+
+
+def dispatch_arguments(plan: Plan, ranks: int) -> dict[str, Any]:
+    """Of :func:`ep_dispatch_nodes_program` with such a plan."""
     return {
-        "x": f"bf16[{tokens}, 16]",
+        "x": f"bf16[{len(plan.errors)}, 16]",
         "rows": f"bf16[{plan.max_rows}, 16]",
         "route_row": plan.route_row,
         "row_slot": plan.row_slot,

@@ -156,6 +156,7 @@ def moe_plan_tables(
             ids if expert_map is None else aligned(expert_map),
             plan.route_weight,
             plan.errors,
+            plan.token_ranks,
             plan.row_slot,
             plan.row_route,
             plan.route_row,
@@ -215,7 +216,16 @@ def _fill_on_host(
     routes = tuple(group.all_gather_object(ids.long().contiguous().numpy().tobytes()))
     first = 0 if is_tp else group.rank * num_experts // group.num_ranks
     behind = num_experts if is_tp else (group.rank + 1) * num_experts // group.num_ranks
-    found = _tables_of(routes, ids.shape[1], group.rank, first, behind - first, plan.block_m, stage_groups)
+    found = _tables_of(
+        routes,
+        ids.shape[1],
+        group.rank,
+        first,
+        behind - first,
+        plan.block_m,
+        stage_groups,
+        None if is_tp else num_experts,
+    )
     plan.expert_rows.fill_(int(found.expert_rows[-1]))
     for table, made in zip(plan.tables, found.tables, strict=True):
         table[: len(made)] = made
@@ -224,10 +234,17 @@ def _fill_on_host(
 
 @functools.lru_cache(maxsize=64)  # an operator's schedules are predicted with the same routes, on each rank
 def _tables_of(
-    routes: tuple[bytes, ...], top_k: int, rank: int, first: int, experts: int, block_m: int, groups: int
+    routes: tuple[bytes, ...],
+    top_k: int,
+    rank: int,
+    first: int,
+    experts: int,
+    block_m: int,
+    groups: int,
+    num_experts: int | None,
 ) -> Plan:
     ids = torch.stack([torch.frombuffer(bytearray(of_rank), dtype=torch.int64) for of_rank in routes])
-    return tables_on_host(ids.view(len(routes), -1, top_k), rank, first, experts, block_m, groups)
+    return tables_on_host(ids.view(len(routes), -1, top_k), rank, first, experts, block_m, groups, None, num_experts)
 
 
 def plan_shape(

@@ -12,7 +12,7 @@ from ditron.kernels.routing_kernels import (
     check_pairs,
     columns_of,
     count_routes,
-    enter_errors,
+    enter_tokens,
     enter_weights,
     experts_of_pairs,
     first_rows,
@@ -31,6 +31,7 @@ def exchange_pairs(
     topk_ids_ptr,
     map_ptr,
     errors_ptr,
+    token_ranks_ptr,
     boxes_ptr,
     slice,
     tokens,
@@ -43,6 +44,7 @@ def exchange_pairs(
     TOP_K: tl.constexpr,
     RANKS: tl.constexpr,
     HAS_MAP: tl.constexpr,
+    IS_TP: tl.constexpr,
 ):
     """:func:`check_pairs` of all ranks' tokens, in the order of stages, ``BOX`` numbers each; behind those of a rank's
     tokens, and of all ranks, come any others.
@@ -57,12 +59,12 @@ def exchange_pairs(
         to = ()  # where the peers' memory is, is loaded while the experts are
         for step in tl.static_range(1, RANKS + 1):
             to = to + (dl.symm_at(word_box(boxes_ptr, own, RANKS, epoch, BOX), (own + step) % RANKS),)
-        pairs, token, wrong, repeated = check_pairs(
+        pairs, token, experts, wrong, repeated = check_pairs(
             topk_ids_ptr, map_ptr, first, tokens, known, num_experts, SLICE, TK, TOP_K, HAS_MAP
         )
         for step in tl.static_range(RANKS):
             send_words(to[step] + at, pairs, epoch)
-        enter_errors(errors_ptr, token, tokens, wrong, repeated)
+        enter_tokens(errors_ptr, token_ranks_ptr, token, tokens, experts, wrong, repeated, num_experts, RANKS, IS_TP)
     place = tl.arange(0, triton.next_power_of_2(RANKS) * BOX)
     sender = (own + tl.minimum(place // BOX, RANKS - 1)) % RANKS
     at = tl.minimum(place % BOX, tokens * PAIRS - 1)  # there is no mask: others are polled twice
@@ -123,6 +125,7 @@ def plan_at_once_kernel(
     map_ptr,
     weights_ptr,
     errors_ptr,
+    token_ranks_ptr,
     pair_boxes_ptr,
     weight_boxes_ptr,
     row_slot_ptr,
@@ -151,6 +154,7 @@ def plan_at_once_kernel(
     MAKERS: tl.constexpr,
     HAS_WEIGHTS: tl.constexpr,
     HAS_MAP: tl.constexpr,
+    IS_TP: tl.constexpr,
 ):
     """All of a plan, of ranks that have one segment each, where it takes less time to count routes than to wait for
     others that do.
@@ -169,16 +173,19 @@ def plan_at_once_kernel(
         )
     else:
         if RANKS == 1:
-            pairs, token, wrong, repeated = check_pairs(
+            pairs, token, of_tokens, wrong, repeated = check_pairs(
                 topk_ids_ptr, map_ptr, 0, tokens, known, num_experts, C // TK, TK, TOP_K, HAS_MAP
             )
             if pid == 0:
-                enter_errors(errors_ptr, token, tokens, wrong, repeated)
+                enter_tokens(
+                    errors_ptr, token_ranks_ptr, token, tokens, of_tokens, wrong, repeated, num_experts, RANKS, IS_TP
+                )
         else:
             pairs = exchange_pairs(
                 topk_ids_ptr,
                 map_ptr,
                 errors_ptr,
+                token_ranks_ptr,
                 pair_boxes_ptr,
                 pid,
                 tokens,
@@ -191,6 +198,7 @@ def plan_at_once_kernel(
                 TOP_K,
                 RANKS,
                 HAS_MAP,
+                IS_TP,
             )
         at = tl.arange(0, STAGES * C)
         column = columns_at(pairs, at // C, at % C, tokens, first_expert, experts, TK, TOP_K, RANKS)

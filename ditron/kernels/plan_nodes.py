@@ -15,7 +15,7 @@ from ditron.kernels.routing_kernels import (
     check_experts,
     columns_of,
     enter_counts,
-    enter_errors,
+    enter_tokens,
     enter_weights,
     segment_routes,
 )
@@ -33,6 +33,7 @@ def put_routes_kernel(
     counts_ptr,
     totals_ptr,
     errors_ptr,
+    token_ranks_ptr,
     id_outbox_ptr,
     id_inbox_ptr,
     weight_outbox_ptr,
@@ -54,6 +55,7 @@ def put_routes_kernel(
     TOP_K: tl.constexpr,
     HAS_WEIGHTS: tl.constexpr,
     HAS_MAP: tl.constexpr,
+    IS_TP: tl.constexpr,
 ):
     """As :func:`exchange_routes_kernel`, by puts. Inboxes have two halves, used in turns, as exchange.py explains."""
     own = dl.rank()
@@ -67,7 +69,7 @@ def put_routes_kernel(
     box = ((epoch % 2).to(tl.int64) * capacity + segment) * ranks  # of rank 0
     exists, _, at = segment_routes(segment, tokens, C, TK, TOP_K)
     mine_ptr = ids_ptr + own * all_of
-    token, wrong, repeated = check_experts(
+    token, experts_of_token, wrong, repeated = check_experts(
         topk_ids_ptr, mine_ptr, map_ptr, segment, tokens, known, num_experts, C, TK, TOP_K, HAS_MAP
     )
     expert = tl.load(mine_ptr + at, mask=exists, other=-1)
@@ -83,7 +85,9 @@ def put_routes_kernel(
             to_ptr = weight_inbox_ptr + (box + own) * MESSAGE
             arrived_ptr = weights_arrived_ptr + segment * ranks + own
             dl.putmem_signal_nbi(to_ptr, weight_outbox_ptr + begin, count * 4, arrived_ptr, epoch, (own + step) % ranks)
-    enter_errors(errors_ptr, token, tokens, wrong, repeated)
+    enter_tokens(
+        errors_ptr, token_ranks_ptr, token, tokens, experts_of_token, wrong, repeated, num_experts, ranks, IS_TP
+    )
     enter_counts(
         counts_ptr, totals_ptr, 0, segment, segments, columns_of(expert.to(tl.int32), first_expert, experts), E
     )
@@ -117,6 +121,7 @@ def moe_plan_nodes_program(
     expert_map,
     route_weight,
     errors,
+    token_ranks,
     row_slot,
     row_route,
     route_row,
@@ -153,6 +158,7 @@ def moe_plan_nodes_program(
         counts,
         totals,
         errors,
+        token_ranks,
         dh.symm_empty(message, dtype=torch.int16, name="id_outbox"),
         dh.symm_empty(2 * num_ranks * message, dtype=torch.int16, name="id_inbox"),
         dh.symm_empty(message if has_weights else 1, dtype=torch.float32, name="weight_outbox"),
@@ -170,6 +176,7 @@ def moe_plan_nodes_program(
         dh.epoch(),
         HAS_WEIGHTS=has_weights,
         HAS_MAP=has_map,
+        IS_TP=is_tp,
         num_warps=num_warps,
         **sizes.of_segment,
     )

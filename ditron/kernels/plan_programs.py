@@ -26,7 +26,7 @@ from ditron.kernels.routing_kernels import (
     check_experts,
     columns_of,
     enter_counts,
-    enter_errors,
+    enter_tokens,
     enter_weights,
     place_routes_kernel,
     segment_routes,
@@ -35,7 +35,7 @@ from ditron.kernels.routing_kernels import (
 __all__ = ["EXAMPLE", "TABLES", "Segments", "moe_plan_program", "sample_of"]
 
 #: Tables of a plan by their parameters: kernels do not ask for their extents, which follow from the number of tokens.
-TABLES = ("route_weight", "errors", "row_slot", "row_route", "route_row", "tiles")
+TABLES = ("route_weight", "errors", "token_ranks", "row_slot", "row_route", "route_row", "tiles")
 
 #: Programs that send, for all of which those that take wait: they have to fit the GPU at one time.
 MOST_SENDERS = 64
@@ -51,6 +51,7 @@ def exchange_routes_kernel(
     counts_ptr,
     totals_ptr,
     errors_ptr,
+    token_ranks_ptr,
     id_boxes_ptr,
     weight_boxes_ptr,
     tokens,
@@ -68,6 +69,7 @@ def exchange_routes_kernel(
     TOP_K: tl.constexpr,
     HAS_WEIGHTS: tl.constexpr,
     HAS_MAP: tl.constexpr,
+    IS_TP: tl.constexpr,
     PROTOCOL: tl.constexpr,
 ):
     """``ids`` and ``weights`` [ranks, tokens, TOP_K] of all ranks' routes, and how many go to each expert.
@@ -84,7 +86,7 @@ def exchange_routes_kernel(
     totals_ptr += (epoch % 2).to(tl.int32) * reserved * E
     exists, _, at = segment_routes(segment, tokens, C, TK, TOP_K)
     mine_ptr = ids_ptr + own * all_of
-    token, wrong, repeated = check_experts(
+    token, experts_of_token, wrong, repeated = check_experts(
         topk_ids_ptr, mine_ptr, map_ptr, segment, tokens, known, num_experts, C, TK, TOP_K, HAS_MAP
     )
     send_packets_to_all(mine_ptr + begin, 0, count, id_boxes_ptr, segment, boxes, epoch, MESSAGE, PROTOCOL)
@@ -92,7 +94,9 @@ def exchange_routes_kernel(
     if HAS_WEIGHTS:
         weight_ptr = weights_ptr + own * all_of + begin
         send_packets_to_all(weight_ptr, 0, count, weight_boxes_ptr, segment, boxes, epoch, MESSAGE, PROTOCOL)
-    enter_errors(errors_ptr, token, tokens, wrong, repeated)
+    enter_tokens(
+        errors_ptr, token_ranks_ptr, token, tokens, experts_of_token, wrong, repeated, num_experts, ranks, IS_TP
+    )
     expert = tl.load(mine_ptr + at, mask=exists, other=-1).to(tl.int32)
     enter_counts(counts_ptr, totals_ptr, 0, segment, segments, columns_of(expert, first_expert, experts), E)
     for stage in range(1, ranks):
@@ -128,6 +132,7 @@ def sample_of(ranks: int, generator: torch.Generator, at_once: bool) -> dict[str
         "expert_map": "i32[1]",
         "route_weight": f"f32[{ranks * tokens}, {top_k}]",
         "errors": f"i32[{tokens}, 2]",
+        "token_ranks": f"i32[{tokens}, 2]",
         "row_slot": f"i32[{rows}]",
         "row_route": f"i32[{rows}]",
         "route_row": f"i32[{ranks * tokens}, {top_k}]",
@@ -152,6 +157,7 @@ EXAMPLE = {
     "expert_map": "i32[1]",
     "route_weight": "f32[8192, 8]",
     "errors": "i32[2048, 2]",
+    "token_ranks": "i32[2048, 2]",
     "row_slot": "i32[69632]",
     "row_route": "i32[69632]",
     "route_row": "i32[8192, 8]",
@@ -169,6 +175,7 @@ def moe_plan_program(
     expert_map,
     route_weight,
     errors,
+    token_ranks,
     row_slot,
     row_route,
     route_row,
@@ -210,7 +217,7 @@ def moe_plan_program(
     known = expert_map.shape[0] if has_map else num_experts
     of_tables = sizes.of_tables(experts_at_once, makers)
     of_tiles = block_m.bit_length() - 1, groups
-    given = {"HAS_WEIGHTS": has_weights, "HAS_MAP": has_map}
+    given = {"HAS_WEIGHTS": has_weights, "HAS_MAP": has_map, "IS_TP": is_tp}
     if at_once:
         placed = min(max(placed_routes, triton.next_power_of_2(top_k)), places)
         senders = makers + num_ranks * (places // placed)
@@ -221,6 +228,7 @@ def moe_plan_program(
             expert_map,
             route_weight,
             errors,
+            token_ranks,
             word_boxes(sizes.pairs, "pair_boxes"),
             word_boxes(places if has_weights else 1, "weight_boxes"),
             *tables,
@@ -249,6 +257,7 @@ def moe_plan_program(
         counts,
         totals,
         errors,
+        token_ranks,
         packet_boxes(capacity, sizes.message, torch.int16, "id_boxes"),
         packet_boxes(capacity, sizes.message if has_weights else 1, torch.float32, "weight_boxes"),
         sizes.tokens,

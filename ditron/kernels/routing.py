@@ -22,6 +22,7 @@ __all__ = [
     "check_block_m",
     "empty_plan",
     "max_rows",
+    "ranks_of_tokens",
     "tables_on_host",
 ]
 
@@ -83,6 +84,8 @@ class Plan:
         expert_rows: ``[experts + 1]``, the first row of each expert, and how many there are with padding.
         errors: ``[tokens, 2]``, of each of this rank's tokens how many routes were to experts that do not exist, and
             how many to one that it had already. They go to no expert.
+        token_ranks: ``[tokens, 2]``, of each of this rank's tokens the ranks that have one of its experts: rank r is
+            bit ``r % 32`` of column ``r // 32``.
         dropped: ``[tokens]``, of each of this rank's tokens how many routes are beyond ``capacity=`` or
             ``rank_capacity=``; None without these.
         num_experts: of all ranks together; 0 where it is not known, and no schedule is looked up.
@@ -98,6 +101,7 @@ class Plan:
     experts: int
     expert_rows: torch.Tensor
     errors: torch.Tensor
+    token_ranks: torch.Tensor
     dropped: torch.Tensor | None = None
     num_experts: int = 0
 
@@ -116,15 +120,15 @@ class Plan:
     def tables(self) -> list[torch.Tensor]:
         """All tensors, the weights first."""
         of_routes = [self.route_weight, self.row_slot, self.row_route, self.route_row]
-        return [*of_routes, self.tiles, self.num_tiles, self.expert_rows, self.errors]
+        return [*of_routes, self.tiles, self.num_tiles, self.expert_rows, self.errors, self.token_ranks]
 
     @classmethod
     def of(cls, tables: list[torch.Tensor], dropped: torch.Tensor | None = None, num_experts: int = 0) -> Plan:
         """The plan that has these :attr:`tables`."""
-        route_weight, row_slot, row_route, route_row, tiles, num_tiles, expert_rows, errors = tables
+        route_weight, row_slot, row_route, route_row, tiles, num_tiles, expert_rows, *of_tokens = tables
         block_m, experts = row_slot.shape[0] // tiles.shape[0], expert_rows.shape[0] - 1
         of_routes = row_slot, row_route, route_row, route_weight
-        return cls(*of_routes, tiles, num_tiles, block_m, experts, expert_rows, errors, dropped, num_experts)
+        return cls(*of_routes, tiles, num_tiles, block_m, experts, expert_rows, *of_tokens, dropped, num_experts)
 
     @property
     def max_rows(self) -> int:
@@ -164,8 +168,20 @@ def empty_plan(sizes: Sizes, block_m: int, weights: torch.Tensor, rows: int) -> 
     table = lambda *shape: torch.empty(shape, dtype=torch.int32, device=device)  # noqa: E731
     of_routes = table(sizes.ranks * sizes.tokens, sizes.top_k), weights
     tiles = table(rows // block_m, TILE_FIELDS), table(1)
-    others = table(sizes.experts + 1), table(sizes.tokens, 2)
+    others = table(sizes.experts + 1), table(sizes.tokens, 2), table(sizes.tokens, 2)
     return Plan(table(rows), table(rows), *of_routes, *tiles, block_m, sizes.experts, *others)
+
+
+def ranks_of_tokens(ids: torch.Tensor, rank: int, num_experts: int | None) -> torch.Tensor:
+    """:attr:`Plan.token_ranks` of the tokens of ``rank``; ``ids`` and ``num_experts`` as :func:`tables_on_host` has."""
+    ranks = torch.arange(len(ids))
+    own = ids[rank].long()
+    expert = own[..., None]
+    owner = ranks if num_experts is None else ((expert + 1) * len(ranks) - 1) // num_experts
+    needed = ((expert >= 0) & (owner == ranks)).any(1)
+    bits = torch.zeros(len(own), 2, dtype=torch.int64)
+    bits.index_add_(1, ranks // 32, needed.long() << ranks % 32)
+    return bits.to(torch.int32)
 
 
 def tables_on_host(
@@ -176,6 +192,7 @@ def tables_on_host(
     block_m: int,
     groups: int = 1,
     weights: torch.Tensor | None = None,
+    num_experts: int | None = None,
 ) -> Plan:
     """The tables of a plan by plain loops on the CPU, without what lies behind the rows: to test with, and to look at.
 
@@ -186,6 +203,7 @@ def tables_on_host(
         groups: into how many groups of stages the tiles are divided: those of the first are computed first, while the
             other stages' rows are on their way; each reads the experts' matrices again.
         weights: ``[ranks, tokens, top_k]`` float32, of the routes; default ones.
+        num_experts: that the ranks divide among them; default: each has them all, or a part of each.
     """
     ranks, tokens, top_k = ids.shape
     weights = torch.ones(ids.shape) if weights is None else weights
@@ -219,5 +237,5 @@ def tables_on_host(
     table = lambda values: torch.tensor(values, dtype=torch.int32)  # noqa: E731
     of_routes = route_row, weights.reshape(-1, top_k)
     of_tiles = table(tiles).view(-1, TILE_FIELDS), table([len(tiles)])
-    others = table(expert_rows), torch.zeros(tokens, 2, dtype=torch.int32)
+    others = table(expert_rows), torch.zeros(tokens, 2, dtype=torch.int32), ranks_of_tokens(ids, rank, num_experts)
     return Plan(table(row_slot), table(row_route), *of_routes, *of_tiles, block_m, experts, *others)

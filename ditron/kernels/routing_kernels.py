@@ -21,10 +21,11 @@ __all__ = [
     "columns_of",
     "count_routes",
     "enter_counts",
-    "enter_errors",
+    "enter_tokens",
     "enter_weights",
     "experts_of_pairs",
     "first_rows",
+    "has_bit",
     "make_tiles",
     "place_routes",
     "place_routes_kernel",
@@ -92,14 +93,15 @@ def check_experts(
 ):
     """Enter a segment's experts into ``ids`` [tokens, TOP_K], for all threads to read.
 
-    Its tokens, and of each how many experts are wrong and repeated (:func:`experts_of`): those go to no expert.
+    Its tokens, their experts, and of each token how many are wrong and repeated (:func:`experts_of`): those go to no
+    expert.
     """
     token = segment * (C // TK) + tl.arange(0, C // TK)
     experts, wrong, repeated = experts_of(topk_ids_ptr, map_ptr, token, tokens, known, num_experts, TOP_K, HAS_MAP)
     for k in tl.static_range(TOP_K):
         tl.store(ids_ptr + token * TOP_K + k, experts[k].to(ids_ptr.dtype.element_ty), mask=token < tokens)
     dl.sync_threads()
-    return token, wrong, repeated
+    return token, experts, wrong, repeated
 
 
 @ditron.jit
@@ -118,7 +120,8 @@ def check_pairs(
     """Of ``TOKENS`` tokens from ``first`` on, two experts a number, 16 bits each (one, if ``TK`` is 1), in registers.
 
     Numbers of a token follow each other: each computes all of its token's experts, and takes two, so that nothing
-    moves between threads. Their tokens, and of each what :func:`experts_of` counts, for the first number of a token.
+    moves between threads. Their tokens, of each its experts, and what :func:`experts_of` counts, for the first number
+    of a token.
     """
     PAIRS: tl.constexpr = (TK + 1) // 2
     token = first + tl.arange(0, TOKENS * PAIRS) // PAIRS
@@ -131,7 +134,7 @@ def check_pairs(
             low = tl.where(pair == k // 2, experts[k], low)
         else:
             high = tl.where(pair == k // 2, experts[k], high)
-    return (low & 0xFFFF) | (high << 16), tl.where(pair == 0, token, tokens), wrong, repeated
+    return (low & 0xFFFF) | (high << 16), tl.where(pair == 0, token, tokens), experts, wrong, repeated
 
 
 @ditron.jit
@@ -142,10 +145,40 @@ def experts_of_pairs(pairs, TK: tl.constexpr):
 
 
 @ditron.jit
-def enter_errors(errors_ptr, token, tokens, wrong, repeated):
-    """Rows of ``errors`` [tokens, 2]."""
+def enter_tokens(
+    errors_ptr, token_ranks_ptr, token, tokens, experts, wrong, repeated, num_experts, ranks, IS_TP: tl.constexpr
+):
+    """Rows of ``errors`` and ``token_ranks`` [tokens, 2]; rank r has the experts from ``r * num_experts // ranks`` up to
+    those of the next, or, with ``IS_TP``, a part of each.
+    """
     tl.store(errors_ptr + 2 * token, wrong, mask=token < tokens)
     tl.store(errors_ptr + 2 * token + 1, repeated, mask=token < tokens)
+    low = tl.zeros(token.shape, tl.int32)
+    high = tl.zeros(token.shape, tl.int32)
+    for k in tl.static_range(len(experts)):
+        if IS_TP:
+            low |= tl.where(experts[k] >= 0, first_bits(ranks), 0)
+            high |= tl.where(experts[k] >= 0, first_bits(ranks - 32), 0)
+        else:
+            owner = ((experts[k] + 1) * ranks - 1) // num_experts
+            bit = tl.where(experts[k] >= 0, 1 << (owner & 31), 0)
+            low |= tl.where(owner < 32, bit, 0)
+            high |= tl.where(owner < 32, 0, bit)
+    tl.store(token_ranks_ptr + 2 * token, low, mask=token < tokens)
+    tl.store(token_ranks_ptr + 2 * token + 1, high, mask=token < tokens)
+
+
+@ditron.jit
+def first_bits(count):
+    """A number whose first ``count`` bits are set: none if negative, and at most 32."""
+    return tl.where(count >= 32, -1, (1 << tl.minimum(tl.maximum(count, 0), 31)) - 1)
+
+
+@ditron.jit
+def has_bit(token_ranks_ptr, token, rank, exists):
+    """Whether each token has an expert on ``rank`` (``token_ranks`` of a plan)."""
+    word = tl.load(token_ranks_ptr + 2 * token + rank // 32, mask=exists, other=0)
+    return (word >> (rank % 32)) & 1 != 0
 
 
 @ditron.jit

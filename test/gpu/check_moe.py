@@ -99,7 +99,8 @@ class Tables(SecondProduct):
         ids, weights, _ = (each.cpu() for each in self.routes())
         plan, shape = kernels.Plan.of(self.kept), (self.ranks, self.tokens, self.top_k)
         first, weights = self.first[self.rank], weights.view(shape)
-        expected = tables_on_host(ids.view(shape), self.rank, first, self.own, self.block_m, 1, weights)
+        divided = None if self.parallel == "tp" else self.experts
+        expected = tables_on_host(ids.view(shape), self.rank, first, self.own, self.block_m, 1, weights, divided)
         for field in (
             "num_tiles",
             "row_slot",
@@ -109,6 +110,7 @@ class Tables(SecondProduct):
             "route_weight",
             "expert_rows",
             "errors",
+            "token_ranks",
         ):
             table = getattr(expected, field)
             self.bad += int((getattr(plan, field)[: len(table)].cpu() != table).sum())

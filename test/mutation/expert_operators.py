@@ -44,7 +44,7 @@ def tables(at_once: bool, call: int, rank: int, ranks: int) -> float:
     ids = drawn(call, ranks, tokens)
     weights = torch.rand(ranks, tokens, 2, generator=torch.Generator().manual_seed(call + 10))
     got = kernels.moe_plan(ids[rank], weights[rank], num_experts=2 * ranks, block_m=16, at_once=at_once)
-    want = tables_on_host(ids, rank, 2 * rank, 2, 16, 1, weights)
+    want = tables_on_host(ids, rank, 2 * rank, 2, 16, 1, weights, 2 * ranks)
     count = int(want.num_tiles)
     is_right = (
         int(got.num_tiles) == count
@@ -53,6 +53,7 @@ def tables(at_once: bool, call: int, rank: int, ranks: int) -> float:
         and torch.equal(got.row_slot[: 16 * count], want.row_slot)
         and torch.equal(got.route_row, want.route_row)
         and torch.equal(got.route_weight, want.route_weight)
+        and torch.equal(got.token_ranks, want.token_ranks)
     )
     return 0.0 if is_right else 1.0
 

@@ -92,7 +92,7 @@ def test_calls_in_a_row(ranks, tokens, top_k, experts, schedule, machine, monkey
             weights = torch.rand(ids.shape, generator=torch.Generator().manual_seed(call)) - 0.5
             weights = weights if has_weights else torch.ones(ids.shape)
             options = {"num_experts": experts, "block_m": 16, "stage_groups": 1, "expert_map": expert_map}
-            want = tables_on_host(clean, rank, first, behind - first, 16, 1, weights)
+            want = tables_on_host(clean, rank, first, behind - first, 16, 1, weights, experts)
             for how in ({"at_once": True, **schedule}, {"at_once": False}):
                 mine = weights[rank].clone() if has_weights else None
                 got = kernels.moe_plan(ids[rank], mine, **options, **how)
@@ -101,6 +101,7 @@ def test_calls_in_a_row(ranks, tokens, top_k, experts, schedule, machine, monkey
                 else:
                     assert torch.equal(got.route_row, want.route_row)
                     assert torch.equal(got.errors, errors[rank])
+                assert torch.equal(got.token_ranks, want.token_ranks)
 
     run(main, ranks=ranks, **machine)
 
@@ -116,8 +117,9 @@ def test_calls_of_other_sizes():
             rank = ditron.rank()
             options = {"num_experts": 8, "block_m": 16, "stage_groups": 1, "at_once": True, "slice_tokens": 4}
             got = kernels.moe_plan(ids[rank], weights[rank], **options)
-            want = tables_on_host(ids, rank, rank * 4, 4, 16, 1, weights)
+            want = tables_on_host(ids, rank, rank * 4, 4, 16, 1, weights, 8)
             compare(got, want, ids, weights, torch.zeros(tokens, 2, dtype=torch.int32))
+            assert torch.equal(got.token_ranks, want.token_ranks)
 
     for seed in range(4):
         run(main, ranks=2, seed=seed)
@@ -168,16 +170,15 @@ def test_a_word_that_does_not_come_is_a_deadlock():
 def test_no_word_is_polled_by_two_threads(ranks, top_k, warps):
     """Of two threads with the same element only one is asked whether its word is there (few tokens, GPUs)."""
     places = 32 * warps * WORDS_OF_THREAD
-    words = (
-        "topk_ids *i64, topk_weights *fp32, map *i32, weights *fp32, errors *i32, pair_boxes *i64, weight_boxes *i64"
-    )
+    words = "topk_ids *i64, topk_weights *fp32, map *i32, weights *fp32, errors *i32, token_ranks *i32, "
+    words += "pair_boxes *i64, weight_boxes *i64"
     signature = {f"{name}_ptr": kind for name, kind in map(str.split, words.split(", "))}
     tables = "row_slot row_route route_row tiles num_tiles expert_rows".split()
     signature |= {f"{name}_ptr": "*i32" for name in tables}
     signature |= dict.fromkeys("tokens known num_experts first_expert experts most tile_bits groups".split(), "i32")
     signature["epoch"] = "i64"
     constants = {"E": 64, "C": places, "TK": top_k, "TOP_K": top_k, "SLICE": 32, "RANKS": ranks}
-    constants |= {"FIELDS": 6, "PLACED": 64, "MAKERS": 4, "HAS_WEIGHTS": True, "HAS_MAP": False}
+    constants |= {"FIELDS": 6, "PLACED": 64, "MAKERS": 4, "HAS_WEIGHTS": True, "HAS_MAP": False, "IS_TP": False}
     compiled = compile(plan_at_once_kernel, signature, constants, target="cuda:90", options={"num_warps": warps})
     text = compiled.asm["ttgir"]
     layouts = dict(re.findall(r"^#(blocked\d*) = #ttg.blocked<\{(.*)\}>", text, re.MULTILINE))

@@ -331,10 +331,12 @@ def _dispatched(
     if program is ep_dispatch_nodes_program and scale_x is not None:
         _dispatched(scale_x, None, plan, scale_out, None, group, schedule)
         scale_x = None
-    # One for each sender, larger ones where there are many (docs/results/moe.md); each size is another kernel.
-    block = (1 if group.num_ranks <= 2 else 2) if tokens <= 256 else 4 if tokens <= 2048 else 16
+    # docs/results/moe.md; each block size is another kernel
+    block = 16 if tokens > 2048 else 4 if tokens > 256 or group.num_ranks > 2 else 2
     chosen: dict[str, Any] = {"senders": group.sms, "programs": 2 * group.sms, "block": block}
-    if group.num_ranks > 2 and tokens > 256:  # a sender stores a token at several ranks: fewer reach the links' rate
+    if group.num_ranks <= 2:
+        chosen["senders"] //= 2 if tokens <= 256 else 1
+    elif tokens > 256 and x.shape[1] * x.itemsize >= 4096:  # fewer reach the links' rate
         chosen |= {"senders": group.sms // 2, "programs": 3 * group.sms // 2}
     if program is ep_dispatch_nodes_program:
         chosen = {"senders": 2 * group.sms, "programs": 4 * group.sms, "block": 16}
@@ -419,9 +421,9 @@ def ep_combine_rows(
         if program is ep_combine_nodes_program:
             chosen["adders"] = 4 * group.sms
         elif group.num_ranks > 2:  # docs/results/moe.md
-            few = tokens <= 512 or splits == 1
-            chosen |= {"senders": (6 if few else 4) * group.sms, "num_warps": 4}
-            chosen["signals"] = (32 if few else 64) * group.sms
+            few = tokens <= 512
+            chosen |= {"senders": (6 if few or splits == 1 else 4) * group.sms, "num_warps": 4}
+            chosen["signals"] = (2 if few else 32 if splits == 1 else 64) * group.sms
         else:
             chosen |= {"senders": 2 * group.sms, "signals": (2 if tokens <= 512 else 16) * group.sms}
         if group.small_shapes:

@@ -40,34 +40,31 @@ def push_tokens(
     """Each token of ``x`` [tokens, H] to ``inbox`` [ranks, capacity, H] of the ranks that need it, and, of each block
     of ``TB`` tokens, a signal to all of them. So too its ``S`` scales, if any.
 
-    Of ``programs`` that share the blocks this is number ``first``.
+    Of ``programs`` that share blocks and ranks this is number ``first``. A signal waits for all stores before it, of
+    other signals too, so that what a program does at a time is for one rank.
     """
+    OTHERS: tl.constexpr = RANKS - 1 if RANKS > 1 else 1
     own = dl.rank()
     blocks = tl.cdiv(capacity, TB)
     column = tl.arange(0, triton.next_power_of_2(H))
     scale_column = tl.arange(0, triton.next_power_of_2(max(S, 1)))
-    to = ()
-    scales_to = ()
-    for n in tl.static_range(RANKS - 1):
-        to = to + (dl.symm_at(inbox_ptr + own.to(tl.int64) * capacity * H, (own + n + 1) % RANKS),)
-        if S > 0:
-            scale_box_ptr = scale_inbox_ptr + own.to(tl.int64) * capacity * S
-            scales_to = scales_to + (dl.symm_at(scale_box_ptr, (own + n + 1) % RANKS),)
-    for block in range(first, tl.cdiv(tokens, TB), programs):
+    box = own.to(tl.int64) * capacity
+    for item in range(first, tl.cdiv(tokens, TB) * (RANKS - 1), programs):
+        block = item // OTHERS
+        peer = (own + 1 + item % OTHERS) % RANKS
+        to_ptr = dl.symm_at(inbox_ptr + box * H, peer)
         for i in range(tl.minimum(tokens - block * TB, TB)):
             token = block * TB + i
             at = token.to(tl.int64) * H + column
+            is_needed = has_bit(token_ranks_ptr, token, peer, True)
             row = tl.load(x_ptr + at, mask=column < H)
+            tl.store(to_ptr + at, row, mask=is_needed & (column < H))
             if S > 0:
                 scale_at = token.to(tl.int64) * S + scale_column
                 scales = tl.load(scale_ptr + scale_at, mask=scale_column < S)
-            for n in tl.static_range(RANKS - 1):
-                if has_bit(token_ranks_ptr, token, (own + n + 1) % RANKS, True):
-                    tl.store(to[n] + at, row, mask=column < H)
-                    if S > 0:
-                        tl.store(scales_to[n] + scale_at, scales, mask=scale_column < S)
-        for step in range(1, RANKS):
-            dl.notify(arrived_ptr + own * blocks + block, (own + step) % RANKS, epoch)
+                scales_to_ptr = dl.symm_at(scale_inbox_ptr + box * S, peer)
+                tl.store(scales_to_ptr + scale_at, scales, mask=is_needed & (scale_column < S))
+        dl.notify(arrived_ptr + own * blocks + block, peer, epoch)
 
 
 @ditron.jit

@@ -25,7 +25,17 @@ from ditron_compiler.errors import DitronError
 __all__ = ["ep_moe"]
 
 
+#: Tokens of each of more than two ranks up to which they are dispatched (docs/results/moe.md).
+DISPATCHED_TOKENS = 512
+
+
 def _rule(problem: Problem) -> Rule:
+    if problem.ranks > 2 and problem.parallel == "ep" and problem.rows <= DISPATCHED_TOKENS:
+        block_m = block_rows(
+            problem.rows_of_expert
+        )  # half of it: without a wait for tokens smaller tiles take no longer
+        options = {"algorithm": "dispatched", "block_m": block_m if block_m <= 32 else block_m // 2}
+        return Rule(options, f"of {DISPATCHED_TOKENS} tokens or fewer little is gained by what overlaps")
     why = f"an expert has {problem.rows_of_expert} rows on average, and tokens are gathered under the first product"
     return Rule({"algorithm": "gathered", "block_m": block_rows(problem.rows_of_expert)}, why)
 

@@ -148,8 +148,9 @@ def experts_of_pairs(pairs, TK: tl.constexpr):
 def enter_tokens(
     errors_ptr, token_ranks_ptr, token, tokens, experts, wrong, repeated, num_experts, ranks, IS_TP: tl.constexpr
 ):
-    """Rows of ``errors`` and ``token_ranks`` [tokens, 2]; rank r has the experts from ``r * num_experts // ranks`` up to
-    those of the next, or, with ``IS_TP``, a part of each.
+    """Rows of ``errors`` and ``token_ranks`` [tokens, 2] of a plan.
+
+    Rank r has the experts from ``r * num_experts // ranks`` up to those of the next; with ``IS_TP``, a part of each.
     """
     tl.store(errors_ptr + 2 * token, wrong, mask=token < tokens)
     tl.store(errors_ptr + 2 * token + 1, repeated, mask=token < tokens)

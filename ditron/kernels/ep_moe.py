@@ -31,9 +31,7 @@ DISPATCHED_TOKENS = 512
 
 def _rule(problem: Problem) -> Rule:
     if problem.ranks > 2 and problem.parallel == "ep" and problem.rows <= DISPATCHED_TOKENS:
-        block_m = block_rows(
-            problem.rows_of_expert
-        )  # half of it: without a wait for tokens smaller tiles take no longer
+        block_m = block_rows(problem.rows_of_expert)  # half of it: tiles wait for no tokens
         options = {"algorithm": "dispatched", "block_m": block_m if block_m <= 32 else block_m // 2}
         return Rule(options, f"of {DISPATCHED_TOKENS} tokens or fewer little is gained by what overlaps")
     why = f"an expert has {problem.rows_of_expert} rows on average, and tokens are gathered under the first product"

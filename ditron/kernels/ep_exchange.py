@@ -17,6 +17,7 @@ from ditron.distributed.torch_groups import AnyGroup
 from ditron.kernels.dispatch import torch_operator
 from ditron.kernels.ep_exchange_kernels import combine_kernel, dispatch_kernel
 from ditron.kernels.ep_nodes import dispatch_arguments, ep_combine_nodes_program, ep_dispatch_nodes_program, sample_plan
+from ditron.kernels.expert_schedules import combine_schedule, dispatch_schedule
 from ditron.kernels.operands import DTYPES, QUANTIZED, aligned, capacity_for, in_group, require_tensor, result
 from ditron.kernels.routing import Plan
 from ditron.kernels.schedules import check_schedule
@@ -331,13 +332,7 @@ def _dispatched(
     if program is ep_dispatch_nodes_program and scale_x is not None:
         _dispatched(scale_x, None, plan, scale_out, None, group, schedule)
         scale_x = None
-    # docs/results/moe.md; each block size is another kernel
-    block = 16 if tokens > 2048 else 4 if tokens > 256 or group.num_ranks > 2 else 2
-    chosen: dict[str, Any] = {"senders": group.sms, "programs": 2 * group.sms, "block": block}
-    if group.num_ranks <= 2:
-        chosen["senders"] //= 2 if tokens <= 256 else 1
-    elif tokens > 256 and x.shape[1] * x.itemsize >= 4096:  # fewer reach the links' rate
-        chosen |= {"senders": group.sms // 2, "programs": 3 * group.sms // 2}
+    chosen = dispatch_schedule(tokens, x.shape[1] * x.itemsize, group.num_ranks, group.sms)
     if program is ep_dispatch_nodes_program:
         chosen = {"senders": 2 * group.sms, "programs": 4 * group.sms, "block": 16}
     if group.small_shapes:
@@ -416,16 +411,9 @@ def ep_combine_rows(
         check_schedule("ep_combine", schedule, program)
         tokens, H = len(plan.route_row) // group.num_ranks, y.shape[1]
         out = result("ep_combine", (tokens, H), y, out, y=y)
-        splits = -(-H // 2048)
-        chosen: dict[str, Any] = {"programs": 2 * group.sms, "splits": splits}
+        chosen = combine_schedule(tokens, H, group.num_ranks, group.sms)
         if program is ep_combine_nodes_program:
-            chosen["adders"] = 4 * group.sms
-        elif group.num_ranks > 2:  # docs/results/moe.md
-            few = tokens <= 512
-            chosen |= {"senders": (6 if few or splits == 1 else 4) * group.sms, "num_warps": 4}
-            chosen["signals"] = (2 if few else 32 if splits == 1 else 64) * group.sms
-        else:
-            chosen |= {"senders": 2 * group.sms, "signals": (2 if tokens <= 512 else 16) * group.sms}
+            chosen = {name: chosen[name] for name in ("programs", "splits")} | {"adders": 4 * group.sms}
         if group.small_shapes:
             chosen = {"programs": 3, "sums": (8, 32), "num_warps": 4}
             chosen |= {"adders": 3} if program is ep_combine_nodes_program else {"senders": 3, "signals": 4}

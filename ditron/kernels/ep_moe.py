@@ -97,7 +97,8 @@ def ep_moe(
         group: the ranks; default the current group.
         algorithm: ``"gathered"``: :func:`ag_moe` with SwiGLU and :func:`moe_rs`; ``"dispatched"``: :func:`ep_dispatch`,
             :func:`grouped_mm`, SwiGLU, :func:`grouped_mm` and :func:`ep_combine`, the only one over several nodes.
-            Default what was measured to be fastest, or gathered; compiled by torch, gathered.
+            Default what was measured to be fastest, or dispatched for up to 512 tokens of each of more than two
+            ranks, if they divide the experts, or gathered; compiled by torch, gathered.
 
     Returns ``[tokens, H]``. The host waits for nothing. It has gradients, of all but ``topk_ids``, for which the rows
     of both products are kept; with quantized weights none. Collective over the group. Raises DitronError for tensors

@@ -8,6 +8,7 @@ from test_moe import corpus
 import ditron
 import ditron.sim
 from ditron import kernels
+from ditron.kernels.expert_schedules import combine_schedule, dispatch_schedule
 from ditron_compiler.errors import DitronError
 
 
@@ -118,6 +119,27 @@ def test_schedules_and_numbers_of_tokens(ranks, top_k, block, signals, senders, 
             torch.testing.assert_close(sums.float(), x[rank].float() * routes, rtol=2e-2, atol=1e-2)
 
     run(main, ranks=ranks, seed=seed)
+
+
+@pytest.mark.parametrize("ranks", [2, 3])
+@pytest.mark.parametrize("tokens, H", [(40, 24), (520, 24), (300, 2100), (2100, 24)])
+def test_schedules_of_gpus(ranks, tokens, H):
+    """What would be chosen on a GPU of two SMs."""
+
+    def main():
+        rank = ditron.rank()
+        x = torch.randn(ranks, tokens, H, generator=torch.Generator().manual_seed(1)).bfloat16()
+        scores = torch.rand(ranks, tokens, 2 * ranks, generator=torch.Generator().manual_seed(2))
+        ids = scores.topk(2).indices.masked_fill_(scores[..., :1] < 0.2, -1)
+        plan = kernels.moe_plan(ids[rank], num_experts=2 * ranks)
+        rows = kernels.ep_dispatch(x[rank], plan, **dispatch_schedule(tokens, 2 * H, ranks, 2))
+        route = plan.row_route[: int(plan.num_tiles) * plan.block_m].long()
+        expected = torch.where((route >= 0)[:, None], x.view(-1, H)[route.clamp(min=0) // 2], 0)
+        assert torch.equal(rows[: len(route)], expected)
+        sums = kernels.ep_combine(rows, plan, **combine_schedule(tokens, H, ranks, 2))
+        torch.testing.assert_close(sums.float(), x[rank].float() * (ids[rank] >= 0).sum(1)[:, None])
+
+    run(main, ranks=ranks)
 
 
 def test_scales_beside_weights_with_gradients():

@@ -142,7 +142,7 @@ def moe_plan_tables(
         sizes = _sizes(group, tokens, top_k, experts, schedule)
         weights = torch.empty(ranks * tokens, top_k, dtype=torch.float32, device=topk_ids.device)
         rows = max_rows(ranks * tokens, top_k, experts, block_m, capacity, rank_capacity)
-        plan = empty_plan(sizes, block_m, weights, rows)
+        plan = empty_plan(weights, tokens, experts, block_m, rows)
         ids = aligned(topk_ids)
         if group.is_sim and not group.small_shapes:
             _fill_on_host(plan, group, ids, expert_map, num_experts, is_tp, min(stage_groups, ranks))

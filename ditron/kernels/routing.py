@@ -162,14 +162,15 @@ def check_block_m(what: str, block_m: int) -> None:
         raise DitronError(f"{what}: block_m must be a power of two from 16 on, got {block_m}")
 
 
-def empty_plan(sizes: Sizes, block_m: int, weights: torch.Tensor, rows: int) -> Plan:
-    """A plan whose tables are to be written, for at most ``rows`` rows."""
-    device = weights.device
-    table = lambda *shape: torch.empty(shape, dtype=torch.int32, device=device)  # noqa: E731
-    of_routes = table(sizes.ranks * sizes.tokens, sizes.top_k), weights
+def empty_plan(weights: torch.Tensor, tokens: int, experts: int, block_m: int, rows: int) -> Plan:
+    """A plan whose tables are to be written, with these ``weights`` [tokens of all ranks, top_k], for at most ``rows``
+    rows of ``experts``.
+    """
+    table = lambda *shape: weights.new_empty(shape, dtype=torch.int32)  # noqa: E731
+    of_routes = table(*weights.shape), weights
     tiles = table(rows // block_m, TILE_FIELDS), table(1)
-    others = table(sizes.experts + 1), table(sizes.tokens, 2), table(sizes.tokens, 2)
-    return Plan(table(rows), table(rows), *of_routes, *tiles, block_m, sizes.experts, *others)
+    others = table(experts + 1), table(tokens, 2), table(tokens, 2)
+    return Plan(table(rows), table(rows), *of_routes, *tiles, block_m, experts, *others)
 
 
 def ranks_of_tokens(ids: torch.Tensor, rank: int, num_experts: int | None) -> torch.Tensor:

@@ -21,7 +21,7 @@ from ditron.kernels.moe_plan import moe_plan_tables, plan_shape
 from ditron.kernels.moe_rs import moe_rs_rows
 from ditron.kernels.moe_rs_gradients import moe_rs_rows_backward
 from ditron.kernels.registration import define, num_ranks, save
-from ditron.kernels.routing import TILE_FIELDS, max_rows
+from ditron.kernels.routing import empty_plan, max_rows
 
 ops = torch.ops.ditron
 
@@ -48,10 +48,8 @@ def _plan_fake(
     )
     total, top_k = found.num_ranks * tokens, topk_ids.shape[1]
     rows = max_rows(total, top_k, experts, block_m, capacity, rank_capacity)
-    table = lambda *shape: topk_ids.new_empty(shape, dtype=torch.int32)  # noqa: E731
     weights = topk_ids.new_empty((total, top_k), dtype=torch.float32)
-    of_routes = [weights, table(rows), table(rows), table(total, top_k)]
-    return [*of_routes, table(rows // block_m, TILE_FIELDS), table(1), table(experts + 1), table(tokens, 2)]
+    return empty_plan(weights, tokens, experts, block_m, rows).tables
 
 
 def _plan_setup(ctx: Any, inputs: tuple, keyword_only_inputs: dict, output: list[Tensor]) -> None:

@@ -8,6 +8,7 @@ from pathlib import Path
 
 import paths
 import pytest
+from forked import run_script
 
 ROOT = paths.ROOT
 PAGES = [ROOT / "README.md", *sorted((ROOT / "docs").rglob("*.md"))]
@@ -44,8 +45,8 @@ def test_python_block_runs(script, tmp_path):
             (tmp_path / named[1]).write_text(param.values[0])
     path = tmp_path / (named[1] if (named := NAMED.match(script)) else "block.py")
     path.write_text(script)
-    done = subprocess.run([sys.executable, path], capture_output=True, text=True, timeout=120, cwd=tmp_path)
-    assert done.returncode == 0, done.stdout + done.stderr
+    status, printed = run_script(path, cwd=tmp_path)
+    assert status == 0, printed
 
 
 def test_the_first_kernel_is_checked_clean(tmp_path):
@@ -62,8 +63,8 @@ def test_the_first_kernel_is_checked_clean(tmp_path):
 @pytest.mark.parametrize("command", commands())
 def test_command_runs(command):
     words = shlex.split(command)
-    done = subprocess.run([BIN / words[0], *words[1:]], capture_output=True, text=True, timeout=120, cwd=ROOT)
-    assert done.returncode == 0, done.stdout + done.stderr
+    status, printed = run_script(BIN / words[0], *words[1:], cwd=ROOT)
+    assert status == 0, printed
 
 
 def test_there_are_blocks():

@@ -182,6 +182,7 @@ def send_sums(
     CB: tl.constexpr,
     TOP_K: tl.constexpr,
     RANKS: tl.constexpr,
+    SKIPS: tl.constexpr = False,
 ):
     """:func:`store_sums` of all columns at the rank ``step`` after this one, and a signal.
 
@@ -205,6 +206,7 @@ def send_sums(
         TB,
         CB,
         TOP_K,
+        SKIPS,
     )
     if worker < tl.cdiv(tokens, TB) * splits:
         dl.notify(sent_ptr + RANKS - 1 - step, peer, epoch)

@@ -13,7 +13,7 @@ import triton.language as tl
 
 import ditron
 import ditron.language as dl
-from ditron.kernels.combine import add_sums, store_sums
+from ditron.kernels.combine import add_sums, send_sums
 from ditron.kernels.routing_kernels import has_bit
 
 __all__ = ["combine_kernel", "dispatch_kernel"]
@@ -225,7 +225,6 @@ def combine_kernel(
     them; the others add this rank's own sums and those that have arrived.
     """
     OTHERS: tl.constexpr = RANKS - 1 if RANKS > 1 else 1
-    own = dl.rank()
     pid = tl.program_id(0)
     inbox_ptr += (epoch % 2).to(tl.int64) * RANKS * capacity * H
     items = tl.cdiv(tokens, TB) * splits
@@ -233,28 +232,26 @@ def combine_kernel(
     if pid < senders:
         for item in range(pid, parts * (RANKS - 1), senders):
             part = item // OTHERS
-            step = 1 + item % OTHERS
-            peer = (own + step) % RANKS
-            store_sums(
+            send_sums(
                 y_ptr,
                 inbox_ptr,
                 route_row_ptr,
                 route_weight_ptr,
-                peer,
+                sent_ptr + part * (RANKS - 1),
+                1 + item % OTHERS,
                 part,
                 parts,
                 tokens,
                 capacity,
-                0,
-                H,
                 splits,
                 H,
+                epoch,
                 TB,
                 CB,
                 TOP_K,
+                RANKS,
                 True,
             )
-            dl.notify(sent_ptr + (part + 1) * (RANKS - 1) - step, peer, epoch)
     else:
         for part in range(pid - senders, parts, tl.num_programs(0) - senders):
             add_sums(

@@ -7,15 +7,12 @@ from pathlib import Path
 import numerics
 import pytest
 import torch
-import triton.language as tl
 from simulated import run
 
 import ditron
-import ditron.language as dl
 import ditron.sim
 from ditron import kernels
-from ditron.kernels.routing import max_rows, ranks_of_tokens, tables_on_host
-from ditron.kernels.routing_kernels import enter_tokens, has_bit
+from ditron.kernels.routing import max_rows, tables_on_host
 from ditron.protocol.api import check_program
 from ditron_compiler.errors import DitronError
 
@@ -239,43 +236,6 @@ def test_tables_on_host():
     # In the first group the one tile that needs no other rank's tokens, of expert 1 of this rank's.
     assert plan.tiles.tolist() == [[1, 0, 2, 1, 0, 0], [0, 1, 0, 2, 0, 1], [0, 1, 0, 2, 0, 1], [1, 3, 3, 1, 1, 1]]
     assert plan.route_row.tolist() == [[1, -1], [6, 2], [4, -1], [0, 5]]
-
-
-@ditron.jit
-def enter_tokens_kernel(
-    ids_ptr, errors_ptr, token_ranks_ptr, has_ptr, num_experts, ranks, IS_TP: tl.constexpr, N: tl.constexpr
-):
-    token = tl.arange(0, N)
-    experts = (tl.load(ids_ptr + 2 * token), tl.load(ids_ptr + 2 * token + 1))
-    zeros = tl.zeros((N,), tl.int32)
-    enter_tokens(errors_ptr, token_ranks_ptr, token, N, experts, zeros, zeros, num_experts, ranks, IS_TP)
-    dl.sync_threads()
-    for rank in range(ranks):
-        tl.store(has_ptr + rank * N + token, has_bit(token_ranks_ptr, token, rank, token < N - 1).to(tl.int32))
-
-
-@pytest.mark.parametrize("is_tp", [False, True])
-@pytest.mark.parametrize("ranks, experts", [(3, 7), (32, 32), (40, 83), (64, 64), (64, 200)])
-def test_ranks_of_tokens(ranks, experts, is_tp):
-    """More ranks than bits in a word, and experts that they do not divide."""
-    ids = drawn(1, 128, 2, experts)[0]
-    ids[:5, 0] = -1
-    ids[:3, 1] = -1
-    owner = torch.tensor([max(r for r in range(ranks) if r * experts // ranks <= e) for e in range(experts)])
-    needed = torch.zeros(128, ranks, dtype=torch.bool)
-    for k in range(2):
-        for token in torch.nonzero(ids[:, k] >= 0)[:, 0].tolist():
-            needed[token, slice(None) if is_tp else owner[ids[token, k]]] = True
-
-    def main():
-        found, has = torch.zeros(128, 2, dtype=torch.int32), torch.zeros(ranks, 128, dtype=torch.int32)
-        errors = torch.zeros_like(found)
-        enter_tokens_kernel[(1,)](ids, errors, found, has, experts, ranks, IS_TP=is_tp, N=128)
-        assert torch.equal(has[:, :-1], needed.T[:, :-1].int()) and not has[:, -1].any()
-        expanded = ids.expand(ranks, -1, -1)
-        assert torch.equal(found, ranks_of_tokens(expanded, ranks - 1, None if is_tp else experts))
-
-    run(main, ranks=1)
 
 
 @pytest.mark.parametrize("tokens, top_k, experts, block_m", [(1, 1, 1, 16), (64, 2, 4, 16), (5, 8, 3, 128)])

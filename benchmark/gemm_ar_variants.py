@@ -1,11 +1,12 @@
 """GEMM + AllReduce of few rows, in graphs, on the GPUs of one host: what the weight's stream takes, and the exchange.
 
     torchrun --nproc-per-node 2 benchmark/gemm_ar_variants.py --rows 1 16 64 --json variants.json
+    torchrun --nproc-per-node 4 benchmark/gemm_ar_variants.py --rows 64 --no-variants --schedules adders=4,protocol=ll128
 
 Beside the operator, cuBLAS, NCCL and torch's all-reduces: the kernel of gemm_ar_small.py without its exchange
 (``alone``); with several tiles of a program, each sent before the next one's weight is read (``tiles``); with
 programmatic dependent launch, where a call asks the L2 cache for the first columns of the weight during the exchange of
-the one before (``prefetch`` columns, -1: none).
+the one before (``prefetch`` columns, -1: none). ``--schedules``: the operator's one kernel, with each of these.
 """
 
 from __future__ import annotations
@@ -138,7 +139,10 @@ def gemm_ar(args: argparse.Namespace, device: torch.device) -> Iterator[Case]:
                 "ditron": lambda a=a, b=b, out=out: kernels.gemm_ar(a, b, out=out),
                 "ditron, fused": lambda a=a, b=b, out=out: kernels.gemm_ar(a, b, out=out, algorithm="fused"),
             }
-            for text in VARIANTS[M]:
+            for text in args.schedules:
+                given = parse_schedule(text)[1] | {"algorithm": "fused"}
+                runs[f"ditron, fused, {text}"] = lambda a=a, b=b, out=out, g=given: kernels.gemm_ar(a, b, out=out, **g)
+            for text in () if args.no_variants else VARIANTS.get(M, ()):
                 how, given = parse_schedule(text)
                 given["rows"] = max(16, M)
 
@@ -157,7 +161,9 @@ def gemm_ar(args: argparse.Namespace, device: torch.device) -> Iterator[Case]:
 
 def main() -> None:
     parser = arguments(__doc__, {"gemm_ar": gemm_ar})
-    parser.add_argument("--rows", nargs="*", type=int, default=[1, 16, 64, 128], choices=list(VARIANTS))
+    parser.add_argument("--rows", nargs="*", type=int, default=[1, 16, 64, 128])
+    parser.add_argument("--schedules", nargs="*", default=[], help="of gemm_ar, such as block=64x128,adders=4")
+    parser.add_argument("--no-variants", action="store_true", help="no kernel of this file")
     parser.add_argument(
         "--shapes", nargs="*", type=lambda t: tuple(map(int, t.split("x"))), default=[(8192, 3584), (5120, 3200)]
     )

@@ -143,21 +143,18 @@ def store_sums(
     TB: tl.constexpr,
     CB: tl.constexpr,
     TOP_K: tl.constexpr,
-    SKIPS: tl.constexpr = False,
 ):
-    """Store at ``peer`` the sums of its ``tokens``, as far as they are this program's; columns ``begin`` to ``end``.
-
-    ``SKIPS``: none of tokens that have no row here.
+    """Store at ``peer`` the sums of those of its ``tokens`` that have a row here, as far as they are this program's;
+    columns ``begin`` to ``end``.
     """
     own = dl.rank()
     for item in range(worker, tl.cdiv(tokens, TB) * splits, workers):
         token, exists, first, last = sum_item(item, splits, tokens, begin, end, TB, CB)
         rows, weights = routes_of(route_row_ptr, route_weight_ptr, peer * tokens + token, exists, TOP_K)
-        if SKIPS:
-            last_row = rows[0]
-            for k in tl.static_range(1, TOP_K):
-                last_row = tl.maximum(last_row, rows[k])
-            exists = last_row >= 0
+        last_row = rows[0]
+        for k in tl.static_range(1, TOP_K):
+            last_row = tl.maximum(last_row, rows[k])
+        exists = last_row >= 0
         for col in range(first, last, CB):
             sums, at, mask = weighted_sums(y_ptr, rows, weights, token, exists, col, H, CB, TOP_K)
             tl.store(dl.symm_at(inbox_ptr + own.to(tl.int64) * capacity * H, peer) + at, sums, mask=mask)
@@ -182,7 +179,6 @@ def send_sums(
     CB: tl.constexpr,
     TOP_K: tl.constexpr,
     RANKS: tl.constexpr,
-    SKIPS: tl.constexpr = False,
 ):
     """:func:`store_sums` of all columns at the rank ``step`` after this one, and a signal.
 
@@ -206,7 +202,6 @@ def send_sums(
         TB,
         CB,
         TOP_K,
-        SKIPS,
     )
     if worker < tl.cdiv(tokens, TB) * splits:
         dl.notify(sent_ptr + RANKS - 1 - step, peer, epoch)
@@ -234,11 +229,11 @@ def add_sums(
     TOP_K: tl.constexpr,
     RANKS: tl.constexpr,
     ALL: tl.constexpr,
-    token_ranks_ptr=None,
+    token_ranks_ptr,
 ):
     """``out`` [tokens, H] = this rank's sums plus those that the others have sent, in fp32 and in rank order, as far as
-    they are this program's; ``sent`` [RANKS - 1]: who has sent them. With ``token_ranks``, of a plan, they have
-    skipped tokens without a row there.
+    they are this program's; ``sent`` [RANKS - 1]: who has sent them, of tokens that have a row there (``token_ranks``
+    of a plan), or with ``ALL`` of all.
     """
     own = dl.rank()
     items = tl.cdiv(tokens, TB) * splits
@@ -249,7 +244,7 @@ def add_sums(
         sent = ()
         for source in tl.static_range(RANKS):
             has = exists & (source != own)
-            if token_ranks_ptr is not None:
+            if not ALL:
                 has &= has_bit(token_ranks_ptr, token, source, exists)
             sent = sent + (has[:, None],)
         for col in range(first, last, CB):
@@ -286,11 +281,12 @@ def sum_chunk(
     TOP_K: tl.constexpr,
     RANKS: tl.constexpr,
     ALL: tl.constexpr,
+    token_ranks_ptr,
 ):
     """Columns ``begin`` to ``end`` of ``out`` [tokens, H], as far as they are this program's of ``workers``.
 
-    Each rank is sent the sums of its ``tokens``, or with ``ALL`` those of all tokens, and a signal; ``out`` is this
-    rank's sums plus those that the others have sent, in fp32 and in rank order.
+    Each rank is sent the sums of its ``tokens`` that have a row here, or with ``ALL`` those of all tokens, and a
+    signal; ``out`` is this rank's sums plus those that the others have sent, in fp32 and in rank order.
     """
     own = dl.rank()
     items = tl.cdiv(tokens, TB) * splits
@@ -347,4 +343,5 @@ def sum_chunk(
         TOP_K,
         RANKS,
         ALL,
+        token_ranks_ptr,
     )

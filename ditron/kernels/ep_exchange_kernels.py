@@ -250,7 +250,6 @@ def combine_kernel(
                 CB,
                 TOP_K,
                 RANKS,
-                True,
             )
     else:
         for part in range(pid - senders, parts, tl.num_programs(0) - senders):

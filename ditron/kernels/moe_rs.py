@@ -58,6 +58,7 @@ def sample(ranks: int, generator: torch.Generator) -> dict[str, Any]:
         "w": f"bf16[{experts * H}, 32]",
         "y": f"bf16[{plan.max_rows}, {H}]",
         "out": f"bf16[{tokens * ranks if to_all else tokens}, {H}]",
+        "token_ranks": plan.token_ranks,
         "route_row": plan.route_row,
         "route_weight": f"f32[{ranks * tokens}, 2]",
         "tiles": plan.tiles,
@@ -84,6 +85,7 @@ def sample(ranks: int, generator: torch.Generator) -> dict[str, Any]:
         "w": "bf16[229376, 2048]",
         "y": "bf16[33792, 7168]",
         "out": "bf16[4096, 7168]",
+        "token_ranks": "i32[4096, 2]",
         "route_row": "i32[16384, 8]",
         "route_weight": "f32[16384, 8]",
         "tiles": "i32[264, 6]",
@@ -96,13 +98,14 @@ def sample(ranks: int, generator: torch.Generator) -> dict[str, Any]:
     },
     sample_args=sample,
     max_nodes=1,
-    do_not_specialize=("route_row", "route_weight", "tiles"),
+    do_not_specialize=("token_ranks", "route_row", "route_weight", "tiles"),
 )
 def moe_rs_program(
     rows,
     w,
     y,
     out,
+    token_ranks,
     route_row,
     route_weight,
     tiles,
@@ -133,7 +136,7 @@ def moe_rs_program(
     """``out`` [tokens, H] = own tokens' part of the sum over ranks and routes of ``y`` by ``route_weight``, where ``y``
     [max_rows, H] = ``rows`` [max_rows, K] times their experts' matrices of ``w`` [experts * H, K] transposed.
 
-    ``route_row``, ``route_weight``, ``tiles`` and ``num_tiles``: of a plan for ``block[0]`` rows in a tile. With
+    ``token_ranks``, ``route_row``, ``route_weight``, ``tiles`` and ``num_tiles``: of a plan for ``block[0]`` rows in a tile. With
     ``to_all`` all ranks' tokens are ``out``'s. Memory is kept for up to ``capacity`` rows of it. Columns are divided
     into chunks of ``chunk_tiles`` tiles. With ``overlap`` the product goes by chunks, and ``beside`` programs, which
     fit next to those of the product, add all but the last. ``adders`` programs add what is left when the product is
@@ -180,7 +183,7 @@ def moe_rs_program(
         num_stages=stages,
         **({} if maxnreg is None else {"maxnreg": maxnreg}),
     )
-    of_sums = (y, out, inbox, route_row, route_weight, counts, sent, done, tokens, capacity, H, chunk_tiles)
+    of_sums = (y, out, inbox, token_ranks, route_row, route_weight, counts, sent, done, tokens, capacity, H, chunk_tiles)
     options = {"BN": BN, "SLOTS": slots, "TB": sums[0], "CB": sums[1], "TOP_K": top_k, "RANKS": num_ranks}
     options |= {"ALL": to_all, "num_warps": sum_warps, "maxnreg": sum_registers}
     if overlap:  # when all of the product's programs have their place
@@ -322,7 +325,7 @@ def product_and_sums(
     H = w.shape[1]
     chosen = _schedule(group, plan, w, algorithm, schedule)
     y = torch.empty(plan.max_rows, H, dtype=out.dtype, device=rows.device)
-    tables = plan.route_row, plan.route_weight, plan.tiles, plan.num_tiles
+    tables = plan.token_ranks, plan.route_row, plan.route_weight, plan.tiles, plan.num_tiles
     tensors, capacity = (rows, w.view(-1, w.shape[2]), y, out, *tables), capacity_for(len(out))
     known = {"num_ranks": group.num_ranks, "top_k": plan.route_row.shape[1]}
     if algorithm == "by_stage":

@@ -112,6 +112,7 @@ def moe_sum_kernel(
     y_ptr,
     out_ptr,
     inbox_ptr,
+    token_ranks_ptr,
     route_row_ptr,
     route_weight_ptr,
     counts_ptr,
@@ -164,4 +165,5 @@ def moe_sum_kernel(
             TOP_K,
             RANKS,
             ALL,
+            token_ranks_ptr,
         )

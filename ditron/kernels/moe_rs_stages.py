@@ -78,6 +78,7 @@ def moe_add_kernel(
     y_ptr,
     out_ptr,
     inbox_ptr,
+    token_ranks_ptr,
     route_row_ptr,
     route_weight_ptr,
     sent_ptr,
@@ -117,6 +118,7 @@ def moe_add_kernel(
         TOP_K,
         RANKS,
         False,
+        token_ranks_ptr,
     )
 
 
@@ -135,6 +137,7 @@ def sample(ranks: int, generator: torch.Generator) -> dict[str, Any]:
         "w": f"bf16[{experts * 48}, 32]",
         "y": f"bf16[{plan.max_rows}, 48]",
         "out": f"bf16[{tokens}, 48]",
+        "token_ranks": plan.token_ranks,
         "route_row": plan.route_row,
         "route_weight": f"f32[{ranks * tokens}, 2]",
         "tiles": plan.tiles,
@@ -157,6 +160,7 @@ def sample(ranks: int, generator: torch.Generator) -> dict[str, Any]:
         "w": "bf16[65536, 768]",
         "y": "bf16[33792, 2048]",
         "out": "bf16[4096, 2048]",
+        "token_ranks": "i32[4096, 2]",
         "route_row": "i32[16384, 8]",
         "route_weight": "f32[16384, 8]",
         "tiles": "i32[264, 6]",
@@ -167,13 +171,14 @@ def sample(ranks: int, generator: torch.Generator) -> dict[str, Any]:
     },
     sample_args=sample,
     max_nodes=1,
-    do_not_specialize=("route_row", "route_weight", "tiles"),
+    do_not_specialize=("token_ranks", "route_row", "route_weight", "tiles"),
 )
 def moe_rs_by_stage_program(
     rows,
     w,
     y,
     out,
+    token_ranks,
     route_row,
     route_weight,
     tiles,
@@ -249,5 +254,5 @@ def moe_rs_by_stage_program(
         )
     dh.signal_wait(placed[0], dh.epoch() * beside)  # else programs that wait for other ranks' could take their place
     moe_add_kernel[(beside * adders_of_sender,)](
-        y, out, inbox, *of_routes, sent, tokens, capacity, H, splits, beside, dh.epoch(), **options
+        y, out, inbox, token_ranks, *of_routes, sent, tokens, capacity, H, splits, beside, dh.epoch(), **options
     )

@@ -51,6 +51,7 @@ def moe_send_kernel(
     CB: tl.constexpr,
     TOP_K: tl.constexpr,
     RANKS: tl.constexpr,
+    STAGES: tl.constexpr,
 ):
     """Send every other rank its tokens' sums, those of the last stage first, each when its rows have been counted."""
     pid, workers = tl.program_id(0), tl.num_programs(0)
@@ -80,6 +81,7 @@ def moe_send_kernel(
                 CB,
                 TOP_K,
                 RANKS,
+                STAGES,
             )
 
 
@@ -132,16 +134,18 @@ def moe_add_kernel(
                 RANKS,
             )
     else:
-        for part in range(pid - senders, parts, tl.num_programs(0) - senders):
+        adders = tl.num_programs(0) - senders
+        several = parts * tl.maximum(adders // parts, 1)  # programs share a part
+        for part in range(pid - senders, several, adders):
             add_sums(
                 y_ptr,
                 out_ptr,
                 inbox_ptr,
                 route_row_ptr,
                 route_weight_ptr,
-                sent_ptr + part * (RANKS - 1),
+                sent_ptr + part % parts * (RANKS - 1),
                 part,
-                parts,
+                several,
                 tokens,
                 capacity,
                 0,
@@ -239,6 +243,8 @@ def moe_rs_by_stage_program(
     senders=528,
     adders=264,
     add_warps=4,
+    send_columns=0,
+    send_stages=1,
     swap_ab=False,
     group_m=8,
     num_warps=8,
@@ -305,7 +311,8 @@ def moe_rs_by_stage_program(
             placed,
             *of_parts,
             dh.epoch(),
-            **options,
+            **options | ({"CB": send_columns} if send_columns else {}),
+            STAGES=send_stages,
             num_warps=sum_warps,
             maxnreg=sum_registers,
         )

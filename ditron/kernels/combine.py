@@ -161,44 +161,6 @@ def store_sums(
 
 
 @ditron.jit
-def stream_sums(
-    y_ptr,
-    inbox_ptr,
-    route_row_ptr,
-    route_weight_ptr,
-    peer,
-    worker,
-    workers,
-    tokens,
-    capacity,
-    H,
-    CB: tl.constexpr,
-    TOP_K: tl.constexpr,
-    STAGES: tl.constexpr,
-):
-    """As :func:`store_sums` of all columns, a token and ``CB`` columns at a time, whose rows are loaded to shared memory
-    while those of ``STAGES - 1`` before are added: with few registers as many loads are in flight.
-    """
-    own = dl.rank()
-    to_ptr = dl.symm_at(inbox_ptr + own.to(tl.int64) * capacity * H, peer)
-    blocks = tl.cdiv(H, CB)
-    for at in tl.range(0, tl.cdiv(tokens - worker, workers) * blocks, num_stages=STAGES):
-        token = worker + at // blocks * workers
-        col = at % blocks * CB + tl.arange(0, CB)
-        route = (peer * tokens + token) * TOP_K
-        total = tl.zeros((CB,), tl.float32)
-        last_row = -1
-        for k in tl.static_range(TOP_K):
-            row = tl.load(route_row_ptr + route + k)
-            weight = tl.load(route_weight_ptr + route + k)
-            row_ptr = y_ptr + tl.maximum(row, 0).to(tl.int64) * H
-            value = tl.load(row_ptr + col, mask=(row >= 0) & (col < H), other=0.0)
-            total += weight * value.to(tl.float32)
-            last_row = tl.maximum(last_row, row)
-        tl.store(to_ptr + token.to(tl.int64) * H + col, total.to(y_ptr.dtype.element_ty), mask=(col < H) & (last_row >= 0))
-
-
-@ditron.jit
 def send_sums(
     y_ptr,
     inbox_ptr,
@@ -217,48 +179,30 @@ def send_sums(
     CB: tl.constexpr,
     TOP_K: tl.constexpr,
     RANKS: tl.constexpr,
-    STAGES: tl.constexpr = 1,
 ):
     """:func:`store_sums` of all columns at the rank ``step`` after this one, and a signal.
 
     ``sent`` [RANKS - 1] is this program's.
     """
     peer = (dl.rank() + step) % RANKS
-    if STAGES > 1:
-        stream_sums(
-            y_ptr,
-            inbox_ptr,
-            route_row_ptr,
-            route_weight_ptr,
-            peer,
-            worker,
-            workers,
-            tokens,
-            capacity,
-            H,
-            CB,
-            TOP_K,
-            STAGES,
-        )
-    else:
-        store_sums(
-            y_ptr,
-            inbox_ptr,
-            route_row_ptr,
-            route_weight_ptr,
-            peer,
-            worker,
-            workers,
-            tokens,
-            capacity,
-            0,
-            H,
-            splits,
-            H,
-            TB,
-            CB,
-            TOP_K,
-        )
+    store_sums(
+        y_ptr,
+        inbox_ptr,
+        route_row_ptr,
+        route_weight_ptr,
+        peer,
+        worker,
+        workers,
+        tokens,
+        capacity,
+        0,
+        H,
+        splits,
+        H,
+        TB,
+        CB,
+        TOP_K,
+    )
     if worker < tl.cdiv(tokens, TB) * splits:
         dl.notify(sent_ptr + RANKS - 1 - step, peer, epoch)
 

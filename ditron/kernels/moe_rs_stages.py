@@ -51,7 +51,6 @@ def moe_send_kernel(
     CB: tl.constexpr,
     TOP_K: tl.constexpr,
     RANKS: tl.constexpr,
-    STAGES: tl.constexpr,
 ):
     """Send every other rank its tokens' sums, those of the last stage first, each when its rows have been counted."""
     pid, workers = tl.program_id(0), tl.num_programs(0)
@@ -81,7 +80,6 @@ def moe_send_kernel(
                 CB,
                 TOP_K,
                 RANKS,
-                STAGES,
             )
 
 
@@ -134,18 +132,16 @@ def moe_add_kernel(
                 RANKS,
             )
     else:
-        adders = tl.num_programs(0) - senders
-        several = parts * tl.maximum(adders // parts, 1)  # programs share a part
-        for part in range(pid - senders, several, adders):
+        for part in range(pid - senders, parts, tl.num_programs(0) - senders):
             add_sums(
                 y_ptr,
                 out_ptr,
                 inbox_ptr,
                 route_row_ptr,
                 route_weight_ptr,
-                sent_ptr + part % parts * (RANKS - 1),
+                sent_ptr + part * (RANKS - 1),
                 part,
-                several,
+                parts,
                 tokens,
                 capacity,
                 0,
@@ -243,8 +239,6 @@ def moe_rs_by_stage_program(
     senders=528,
     adders=264,
     add_warps=4,
-    send_columns=0,
-    send_stages=1,
     swap_ab=False,
     group_m=8,
     num_warps=8,
@@ -311,8 +305,7 @@ def moe_rs_by_stage_program(
             placed,
             *of_parts,
             dh.epoch(),
-            **options | ({"CB": send_columns} if send_columns else {}),
-            STAGES=send_stages,
+            **options,
             num_warps=sum_warps,
             maxnreg=sum_registers,
         )

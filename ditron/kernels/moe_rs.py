@@ -26,7 +26,7 @@ from ditron.kernels.expert_schedules import (
     tuned_for_plan,
 )
 from ditron.kernels.moe_rs_kernels import moe_product_kernel, moe_sum_kernel
-from ditron.kernels.moe_rs_stages import EARLY, moe_rs_by_stage_program
+from ditron.kernels.moe_rs_stages import moe_rs_by_stage_program
 from ditron.kernels.operands import aligned, capacity_for, grouped_operands, in_group, result
 from ditron.kernels.routing import Plan, tables_on_host
 from ditron.kernels.schedules import check_schedule
@@ -227,10 +227,7 @@ def _schedule(group: Group, plan: Plan, w: torch.Tensor, algorithm: str | None, 
         if plan.block_m >= 128 and not scaled:
             chosen["maxnreg"] = 192
     if algorithm == "by_stage":
-        few = {"early": 8, "senders": 2, "adders": 2, "signals": 3, "add_warps": 4}
-        if not group.small_shapes:
-            few = {"splits": -(-H // 2048), "senders": 4 * group.sms, "adders": 2 * group.sms, "signals": 4 * group.sms}
-        return chosen | few | given
+        return chosen | ({"adders_of_sender": 2} if group.small_shapes else {}) | given
     if group.small_shapes:
         chosen |= {"chunk_tiles": 1, "adders": 3}
     else:
@@ -332,8 +329,6 @@ def product_and_sums(
     tensors, capacity = (rows, w.view(-1, w.shape[2]), y, out, *tables), capacity_for(len(out))
     known = {"num_ranks": group.num_ranks, "top_k": plan.route_row.shape[1]}
     if algorithm == "by_stage":
-        if chosen.get("early", 1) > EARLY.value:
-            raise DitronError(f"{what}: early must be at most {EARLY.value}, got {chosen['early']}")
         moe_rs_by_stage_program(*tensors, capacity, **known, **chosen)
         return out
     _check_chunks(what, H, chosen)

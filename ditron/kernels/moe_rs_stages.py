@@ -2,8 +2,7 @@
 
 Rows of an expert follow each other by stage (routing.py), and tiles by groups of stages. The product takes them from
 the last on, and counts them by stage; a second kernel, whose programs fit next to the product's on each SM, adds and
-sends other ranks' tokens when they are counted. Behind the product a third one, which has the SMs to itself, sends what
-the second one leaves it of the last stage, and adds own tokens' sums to what was sent here.
+sends other ranks' tokens when they are counted. The own tokens' sums come behind the product, with what was sent here.
 """
 
 from __future__ import annotations
@@ -22,15 +21,10 @@ from ditron.kernels.moe_rs_kernels import moe_product_kernel
 from ditron.kernels.routing import tables_on_host
 from ditron.kernels.tiles import shards_descriptor
 
-__all__ = ["EARLY", "moe_rs_by_stage_program"]
+__all__ = ["moe_rs_by_stage_program"]
 
 
-#: A part of the tokens is sent in one go; ``early`` says how many of so many parts of stage 1 are sent beside the
-#: product.
-EARLY = tl.constexpr(16)
-
-
-@ditron.jit(do_not_specialize=["epoch", "splits", "signals", "early"])
+@ditron.jit(do_not_specialize=["epoch", "splits"])
 def moe_send_kernel(
     y_ptr,
     inbox_ptr,
@@ -44,8 +38,6 @@ def moe_send_kernel(
     capacity,
     H,
     splits,
-    signals,
-    early,
     epoch,
     TB: tl.constexpr,
     CB: tl.constexpr,
@@ -56,34 +48,32 @@ def moe_send_kernel(
     pid, workers = tl.program_id(0), tl.num_programs(0)
     dl.notify(placed_ptr, dl.rank(), 1, op="add", scope="gpu")
     dl.wait(done_ptr, RANKS - 1, epoch)
-    parts = tl.minimum(signals, tl.cdiv(tokens, TB) * splits)
     for back in tl.static_range(1, RANKS):
         stage = RANKS - back
         counted = tl.cast(epoch, tl.int64) * CHUNK
         token = dl.wait(counts_ptr + stage, RANKS - stage, counted, scope="gpu")  # a tile has rows of several stages
-        for part in range(pid, parts * early // EARLY if stage == 1 else parts, workers):
-            send_sums(
-                dl.consume_token(y_ptr, token),
-                inbox_ptr,
-                route_row_ptr,
-                route_weight_ptr,
-                sent_ptr + part * (RANKS - 1),
-                stage,
-                part,
-                parts,
-                tokens,
-                capacity,
-                splits,
-                H,
-                epoch,
-                TB,
-                CB,
-                TOP_K,
-                RANKS,
-            )
+        send_sums(
+            dl.consume_token(y_ptr, token),
+            inbox_ptr,
+            route_row_ptr,
+            route_weight_ptr,
+            sent_ptr + pid * (RANKS - 1),
+            stage,
+            pid,
+            workers,
+            tokens,
+            capacity,
+            splits,
+            H,
+            epoch,
+            TB,
+            CB,
+            TOP_K,
+            RANKS,
+        )
 
 
-@ditron.jit(do_not_specialize=["epoch", "splits", "signals", "early", "senders"])
+@ditron.jit(do_not_specialize=["epoch", "splits", "senders"])
 def moe_add_kernel(
     y_ptr,
     out_ptr,
@@ -92,13 +82,10 @@ def moe_add_kernel(
     route_row_ptr,
     route_weight_ptr,
     sent_ptr,
-    done_ptr,
     tokens,
     capacity,
     H,
     splits,
-    signals,
-    early,
     senders,
     epoch,
     TB: tl.constexpr,
@@ -106,56 +93,33 @@ def moe_add_kernel(
     TOP_K: tl.constexpr,
     RANKS: tl.constexpr,
 ):
-    """``out`` [tokens, H] = own sums plus those that others have sent; ``senders`` programs send what is left."""
+    """``out`` [tokens, H] = own sums plus those that others have sent, by ``senders`` programs of each, of whose number
+    that of these is a multiple, so that a program adds what one program of each rank has sent.
+    """
     pid = tl.program_id(0)
-    parts = tl.minimum(signals, tl.cdiv(tokens, TB) * splits)
-    if pid < senders:
-        dl.wait(done_ptr, RANKS - 1, epoch)
-        for part in range(parts * early // EARLY + pid, parts if RANKS > 1 else 0, senders):
-            send_sums(
-                y_ptr,
-                inbox_ptr,
-                route_row_ptr,
-                route_weight_ptr,
-                sent_ptr + part * (RANKS - 1),
-                1,
-                part,
-                parts,
-                tokens,
-                capacity,
-                splits,
-                H,
-                epoch,
-                TB,
-                CB,
-                TOP_K,
-                RANKS,
-            )
-    else:
-        for part in range(pid - senders, parts, tl.num_programs(0) - senders):
-            add_sums(
-                y_ptr,
-                out_ptr,
-                inbox_ptr,
-                route_row_ptr,
-                route_weight_ptr,
-                sent_ptr + part * (RANKS - 1),
-                part,
-                parts,
-                tokens,
-                capacity,
-                0,
-                H,
-                splits,
-                H,
-                epoch,
-                TB,
-                CB,
-                TOP_K,
-                RANKS,
-                False,
-                token_ranks_ptr,
-            )
+    add_sums(
+        y_ptr,
+        out_ptr,
+        inbox_ptr,
+        route_row_ptr,
+        route_weight_ptr,
+        sent_ptr + pid % senders * (RANKS - 1),
+        pid,
+        tl.num_programs(0),
+        tokens,
+        capacity,
+        0,
+        H,
+        splits,
+        H,
+        epoch,
+        TB,
+        CB,
+        TOP_K,
+        RANKS,
+        False,
+        token_ranks_ptr,
+    )
 
 
 def sample(ranks: int, generator: torch.Generator) -> dict[str, Any]:
@@ -186,11 +150,7 @@ def sample(ranks: int, generator: torch.Generator) -> dict[str, Any]:
         "sums": (8, 32),
         "sum_warps": 4,
         "beside": 2,
-        "early": 8,
-        "senders": 2,
-        "adders": 2,
-        "signals": 3,
-        "add_warps": 4,
+        "adders_of_sender": 2,
     }
 
 
@@ -229,16 +189,12 @@ def moe_rs_by_stage_program(
     top_k,
     block=(128, 256, 64),
     programs=132,
-    sums=(1, 2048),
-    splits=1,
-    signals=528,
+    sums=(8, 256),
     sum_warps=8,
     sum_registers=64,
     beside=132,
-    early=16,
-    senders=528,
-    adders=264,
-    add_warps=4,
+    adders_of_sender=4,
+    splits=4,
     swap_ab=False,
     group_m=8,
     num_warps=8,
@@ -247,17 +203,15 @@ def moe_rs_by_stage_program(
 ):
     """As :func:`~ditron.kernels.moe_rs.moe_rs_program`, of ``rows`` that are not quantized.
 
-    ``beside`` programs, which fit next to those of the product, add and send other ranks' tokens, but of the rank after
-    this one only ``early`` of 16 parts; behind the product ``senders`` programs send the others, and ``adders`` add own
-    sums and those that were sent here: ``sums`` tokens and columns at a time, the columns of a token divided into
-    ``splits``. A rank sends another at most ``signals`` signals. A plan whose tiles are divided into groups by stage
-    (``stage_groups=``) leaves the product something to hide.
+    ``beside`` programs, which fit next to those of the product, add and send other ranks' tokens, ``adders_of_sender``
+    times as many the own ones: ``sums`` tokens and columns at a time, the columns of a token divided into ``splits``.
+    A plan whose tiles are divided into groups by stage (``stage_groups=``) leaves the product something to hide.
     """
     (tokens, H), K = out.shape, rows.shape[1]
     BM, BN, BK = block
     inbox = dh.symm_empty(num_ranks * capacity, H, dtype=out.dtype, name="inbox")
     counts = dh.symm_zeros(num_ranks, dtype=torch.int64, name="counts")
-    sent = dh.symm_zeros(signals * num_ranks, dtype=torch.int64, name="sent")
+    sent = dh.symm_zeros(beside * num_ranks, dtype=torch.int64, name="sent")
     started = dh.symm_zeros(1, dtype=torch.int64, name="started")
     done = dh.symm_zeros(num_ranks, dtype=torch.int64, name="done")
     placed = dh.symm_zeros(1, dtype=torch.int64, name="placed")
@@ -292,36 +246,13 @@ def moe_rs_by_stage_program(
         **({} if maxnreg is None else {"maxnreg": maxnreg}),
     )
     of_routes, options = (route_row, route_weight), {"TB": sums[0], "CB": sums[1], "TOP_K": top_k, "RANKS": num_ranks}
-    of_parts = (tokens, capacity, H, splits, signals, early)
+    options |= {"num_warps": sum_warps, "maxnreg": sum_registers}
     with dh.stream("sums"):  # when all of the product's programs have their place
         dh.signal_wait(started[0], dh.epoch() * programs)
         moe_send_kernel[(beside,)](
-            y,
-            inbox,
-            *of_routes,
-            counts,
-            sent,
-            done,
-            placed,
-            *of_parts,
-            dh.epoch(),
-            **options,
-            num_warps=sum_warps,
-            maxnreg=sum_registers,
+            y, inbox, *of_routes, counts, sent, done, placed, tokens, capacity, H, splits, dh.epoch(), **options
         )
     dh.signal_wait(placed[0], dh.epoch() * beside)  # else programs that wait for other ranks' could take their place
-    moe_add_kernel[(senders + adders,)](
-        y,
-        out,
-        inbox,
-        token_ranks,
-        *of_routes,
-        sent,
-        done,
-        *of_parts,
-        senders,
-        dh.epoch(),
-        **options,
-        num_warps=add_warps,
-        maxnreg=64,
+    moe_add_kernel[(beside * adders_of_sender,)](
+        y, out, inbox, token_ranks, *of_routes, sent, tokens, capacity, H, splits, beside, dh.epoch(), **options
     )

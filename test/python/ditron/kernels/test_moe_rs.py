@@ -102,8 +102,7 @@ def test_schedules(schedule, options):
 @pytest.mark.parametrize("options", [dict(races=True), dict(weak=True), dict(races=True, graphs=True)])
 @pytest.mark.parametrize(
     "ranks, groups, schedule",
-    [(1, 1, {}), (2, 2, {}), (2, 1, dict(programs=1)), (4, 4, dict(beside=1)), (4, 2, dict(splits=3, programs=5))]
-    + [(2, 2, dict(early=1)), (4, 2, dict(early=16, senders=1, adders=1)), (4, 4, dict(early=11, signals=60))],
+    [(1, 1, {}), (2, 2, {}), (2, 1, dict(programs=1)), (4, 4, dict(beside=1)), (4, 2, dict(splits=3, programs=5))],
 )
 def test_by_stage(ranks, groups, schedule, options):
     """Plans with as many groups of stages as ranks, and with fewer, which only hide less."""
@@ -260,7 +259,6 @@ def layer(w13=(2, 64, 48), w2=(2, 48, 32), **options):
         ),
         (lambda: moe_rs(pieces=2), "unknown argument 'pieces': a schedule has block, programs, chunk_tiles"),
         (lambda: moe_rs(swap_ab=1), "swap_ab must be True or False, got 1"),
-        (lambda: moe_rs(algorithm="by_stage", early=17), "moe_rs: early must be at most 16, got 17"),
         (lambda: moe_rs(algorithm="during"), "unknown algorithm 'during': expected 'beside', 'after' or 'by_stage'"),
         (lambda: moe_rs(block=(32, 32, 32)), "block=.32, 32, 32. has 32 rows, and a tile of the plan 64: make it with"),
         (lambda: moe_rs(sums=(8, 64)), "a chunk has 32 columns: expected sums of a divisor of them, got 64"),
@@ -356,14 +354,10 @@ def test_what_the_checker_finds(module, line, instead, kind, tmp_path, monkeypat
     assert findings and findings[0].kind == kind
 
 
-_OF_PART = "".join(f"                {name},\n" for name in ("part", "parts", "tokens", "capacity", "0"))
-
-
 @pytest.mark.parametrize(
     "module, line, instead, kind",
     [
-        ("moe_rs_stages", "    dl.wait(done_ptr, RANKS - 1, epoch)\n    parts", "    parts", "reuse"),
-        ("moe_rs_stages", "        dl.wait(done_ptr, RANKS - 1, epoch)\n", "", "reuse"),
+        ("moe_rs_stages", "    dl.wait(done_ptr, RANKS - 1, epoch)\n", "", "reuse"),
         ("moe_rs_stages", "counts_ptr + stage, RANKS - stage, counted", "counts_ptr + stage, 0, counted", "unordered"),
         ("moe_rs_kernels", "if worker <= last_tile:", "if worker < 0:", "cycle"),
         ("combine", "CHUNK - rows * tiles_n, op", "CHUNK - rows * tiles_n + 1, op", "too-early"),
@@ -373,18 +367,12 @@ _OF_PART = "".join(f"                {name},\n" for name in ("part", "parts", "t
             "    if worker < 0:\n        dl.notify",
             "never-signalled",
         ),
-        (
-            "moe_rs_stages",
-            "                sent_ptr + part * (RANKS - 1),\n" + _OF_PART,
-            "                sent_ptr,\n" + _OF_PART,
-            "unordered",
-        ),
-        ("moe_rs_stages", "range(parts * early // EARLY + pid", "range(parts * early // EARLY + pid + 1", "never-signalled"),
+        ("moe_rs_stages", "sent_ptr + pid % senders * (RANKS - 1)", "sent_ptr", "unordered"),
     ],
 )
 def test_what_the_checker_finds_by_stage(module, line, instead, kind, tmp_path, monkeypatch):
-    """No credit, beside the product and behind it; rows that nobody waits for; tiles that are not counted; a stage that
-    is done a tile early; nobody told; another part waited for; a part that nobody sends.
+    """No credit; rows that nobody waits for; tiles that are not counted; a stage that is done a tile early; nobody told;
+    another sender waited for.
     """
     groups = {"groups": [(2, None)], "larger": False}  # which is enough for these, and takes a tenth of the time
     findings = findings_of("moe_rs_by_stage_program", module, line, instead, tmp_path, monkeypatch, **groups)

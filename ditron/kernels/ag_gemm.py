@@ -45,7 +45,7 @@ from ditron.kernels.operands import (
     weight_layout,
 )
 from ditron.kernels.rank_products import ag_gemm_by_rank_program
-from ditron.kernels.repeated import repeatable, run_alone, scratch
+from ditron.kernels.repeated import repeatable, run_step, scratch
 from ditron.kernels.scales import gathered_scales, promote_every, scaled_product, scales_in_shard, scales_of
 from ditron.kernels.schedules import (
     SMALL_TILE,
@@ -362,7 +362,7 @@ def ag_gemm(
                     "whose rows are a multiple of 16 bytes, on GPUs from Hopper on: leave algorithm= out"
                 )
             whole = gathered if keep else scratch((ranks * rows, K), a)
-            run_alone(
+            run_step(
                 ag_gemm_small_program,
                 a,
                 b,
@@ -380,7 +380,7 @@ def ag_gemm(
         if algorithm == "by_rank":
             of_scales = (None, None) if scales is None else scales.for_products()
             kinds = {} if scales is None else scales.constants()
-            run_alone(ag_gemm_by_rank_program, *tensors, *of_scales, capacity_for(rows), **known, **kinds, **schedule)
+            run_step(ag_gemm_by_rank_program, *tensors, *of_scales, capacity_for(rows), **known, **kinds, **schedule)
             return out
         if overlaps("ag_gemm", group, algorithm, nbytes, a, b, out, scales=scales):
             is_free = not schedule and not has_nodes and scales is None
@@ -389,7 +389,7 @@ def ag_gemm(
             chosen = schedule_for("ag_gemm", group, rows, 2, schedule, whole_pieces=False, scales=scales)
             quantized = () if has_nodes else (None, None) if scales is None else scales.for_kernel()
             program = ag_gemm_nodes_program if has_nodes else ag_gemm_program
-            run_alone(program, *tensors, *quantized, capacity_for(rows), **known, **chosen)
+            run_step(program, *tensors, *quantized, capacity_for(rows), **known, **chosen)
             return out
         how = "nccl" if algorithm == "nccl" else None
         whole = all_gather(a, out=gathered, algorithm=how)

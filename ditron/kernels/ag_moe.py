@@ -35,6 +35,7 @@ from ditron.kernels.operands import (
     with_rows,
 )
 from ditron.kernels.pushes import ShardPushes
+from ditron.kernels.repeated import repeatable, run_step
 from ditron.kernels.routing import Plan, tables_on_host
 from ditron.kernels.schedules import check_schedule
 from ditron.kernels.tiles import MAX_REGISTERS, shards_descriptor
@@ -420,6 +421,7 @@ def ag_moe(
 
 
 @torch_operator("num_experts", "scale_x", "scale_w")
+@repeatable
 def ag_moe_rows(
     x: torch.Tensor,
     w: torch.Tensor,
@@ -482,5 +484,5 @@ def ag_moe_rows(
         scales = (aligned(scale_x), aligned(scale_w)) if scaled else (None, None)
         capacity = capacity_for(tokens if algorithm == "copied" else x.numel())
         tables_of_rows = plan.row_slot, plan.tiles, plan.num_tiles
-        program(x, w.view(-1, K), out, *tables_of_rows, *scales, capacity, gated=gated, **chosen)
+        run_step(program, x, w.view(-1, K), out, *tables_of_rows, *scales, capacity, gated=gated, **chosen)
         return out

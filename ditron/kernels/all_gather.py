@@ -27,7 +27,7 @@ from ditron.kernels.exchange import (
 from ditron.kernels.nccl import run_by_nccl
 from ditron.kernels.operands import aligned, capacity_for, in_group, result, vector_operand
 from ditron.kernels.pushes import ShardPushes
-from ditron.kernels.repeated import repeatable, run_alone
+from ditron.kernels.repeated import repeatable, run_step
 from ditron.kernels.schedules import (
     block_for,
     by_size,
@@ -258,7 +258,7 @@ def all_gather(
         mine, everything = aligned(x).view(-1), out.view(group.num_ranks, -1)
         if x.itemsize == 1:  # one program moves bytes of any meaning
             mine, everything = mine.view(torch.int8), everything.view(torch.int8)
-        run_alone(_PROGRAMS[algorithm], mine, everything, capacity, **schedule)
+        run_step(_PROGRAMS[algorithm], mine, everything, capacity, **schedule)
         return out
 
 

@@ -30,7 +30,7 @@ from ditron.kernels.exchange import (
 )
 from ditron.kernels.nccl import run_by_nccl
 from ditron.kernels.operands import aligned, capacity_for, in_group, result, vector_operand
-from ditron.kernels.repeated import repeatable, run_alone
+from ditron.kernels.repeated import repeatable, run_step
 from ditron.kernels.schedules import BLOCKS, LL128_BYTES, LL_BYTES, block_for, check_schedule, sent_bytes
 from ditron.tuning.lookup import tuned
 from ditron.tuning.problem import Options, Problem
@@ -317,7 +317,7 @@ def all_reduce(
         check_schedule("all_reduce", schedule, _PROGRAMS[algorithm])
         chosen = block_for(group, algorithm) | schedule
         capacity = max(capacity_for(x.numel()), chosen["block"])
-        run_alone(_PROGRAMS[algorithm], aligned(x).view(-1), out.view(-1), capacity, **chosen)
+        run_step(_PROGRAMS[algorithm], aligned(x).view(-1), out.view(-1), capacity, **chosen)
         return out
 
 

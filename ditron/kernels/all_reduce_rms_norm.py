@@ -27,7 +27,7 @@ from ditron.kernels.exchange import (
     sum_of_packets,
 )
 from ditron.kernels.operands import aligned, capacity_for, in_group, result, vector_operand
-from ditron.kernels.repeated import repeatable, run_alone
+from ditron.kernels.repeated import repeatable, run_step
 from ditron.kernels.schedules import LL128_BYTES, LL_BYTES, sent_bytes
 from ditron_compiler.errors import DitronError
 
@@ -378,7 +378,7 @@ def all_reduce_rms_norm(
         columns = part_columns(program, how.get("protocol"), rows, group.num_ranks)
         if columns is not None and N > columns:
             how |= {"block": columns, "parts": -(-N // columns), "num_warps": 4}
-        run_alone(
+        run_step(
             program,
             *(aligned(tensor).view(-1, N) for tensor in (x, residual)),
             aligned(weight),

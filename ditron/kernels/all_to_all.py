@@ -18,7 +18,7 @@ from ditron.kernels.dispatch import torch_operator
 from ditron.kernels.exchange import packet_boxes, receive_block, receive_packets, send_block, send_packets_to_all
 from ditron.kernels.nccl import run_by_nccl
 from ditron.kernels.operands import aligned, capacity_for, in_group, result, vector_operand
-from ditron.kernels.repeated import repeatable, run_alone
+from ditron.kernels.repeated import repeatable, run_step
 from ditron.kernels.schedules import BLOCKS, LL128_BYTES, block_for, by_size, check_schedule, stored_candidates
 from ditron.tuning.lookup import tuned
 from ditron.tuning.problem import Options, Problem
@@ -176,7 +176,7 @@ def all_to_all(
         parts, received = aligned(x).view(ranks, -1), out.view(ranks, -1)
         if x.itemsize == 1:  # one program moves bytes of any meaning
             parts, received = parts.view(torch.int8), received.view(torch.int8)
-        run_alone(_PROGRAMS[algorithm], parts, received, capacity, **schedule)
+        run_step(_PROGRAMS[algorithm], parts, received, capacity, **schedule)
         return out
 
 

@@ -23,7 +23,7 @@ from ditron.kernels.all_to_all import BLOCK
 from ditron.kernels.dispatch import torch_operator
 from ditron.kernels.exchange import packet_boxes, receive_block, receive_packets, send_block, send_packets
 from ditron.kernels.operands import aligned, capacity_for, in_group, require_tensor, result, vector_operand
-from ditron.kernels.repeated import repeatable, run_alone, scratch
+from ditron.kernels.repeated import repeatable, run_step, scratch
 from ditron.kernels.schedules import BLOCKS, LL128_BYTES, LL_BYTES, block_for, check_schedule, stored_candidates
 from ditron.tuning.lookup import tuned
 from ditron.tuning.problem import Options, Problem
@@ -464,7 +464,7 @@ def all_to_all_v(
         flat, received = aligned(x).view(-1), out.view(-1)
         if x.itemsize == 1:  # one program moves bytes of any meaning
             flat, received = flat.view(torch.int8), received.view(torch.int8)
-        run_alone(
+        run_step(
             _PROGRAMS[algorithm],
             flat,
             aligned(splits),

@@ -16,7 +16,7 @@ from ditron.kernels.operands import require_tensor
 from ditron.kernels.scales import check_scaling
 from ditron_compiler.errors import DitronError
 
-__all__ = ["SCALING", "is_plain_call", "torch_operator"]
+__all__ = ["SCALING", "is_plain_call", "may_repeat", "torch_operator"]
 
 #: Arguments of products of quantized operands: torch's operator of those is another one, without gradients.
 SCALING = ("scale_a", "scale_b", "out_dtype", "use_fast_accum")
@@ -149,6 +149,11 @@ def _is_converted(value: Any, device: str) -> bool:
 def is_plain_call(values: tuple) -> bool:
     """Whether an operator with these arguments is called as it is, not through ``torch.ops.ditron``."""
     return not torch.compiler.is_compiling() and _is_plain(values)
+
+
+def may_repeat(values: tuple) -> bool:
+    """Whether an operator that calls others with these arguments may be called as it is, and be remembered."""
+    return forward_ad._current_level < 0 and is_plain_call(values)
 
 
 def _is_plain(values: tuple) -> bool:

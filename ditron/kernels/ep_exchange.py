@@ -19,6 +19,7 @@ from ditron.kernels.ep_exchange_kernels import combine_kernel, dispatch_kernel
 from ditron.kernels.ep_nodes import dispatch_arguments, ep_combine_nodes_program, ep_dispatch_nodes_program, sample_plan
 from ditron.kernels.expert_schedules import combine_schedule, dispatch_schedule
 from ditron.kernels.operands import DTYPES, QUANTIZED, aligned, capacity_for, in_group, require_tensor, result
+from ditron.kernels.repeated import repeatable, run_step
 from ditron.kernels.routing import Plan
 from ditron.kernels.schedules import check_schedule
 from ditron_compiler.errors import DitronError
@@ -279,6 +280,7 @@ def ep_dispatch(
 
 
 @torch_operator()
+@repeatable
 def ep_dispatch_rows(
     x: torch.Tensor,
     tables: list[torch.Tensor],
@@ -293,6 +295,7 @@ def ep_dispatch_rows(
 
 
 @torch_operator()
+@repeatable
 def ep_dispatch_rows_1x128(
     x: torch.Tensor,
     scale_x: torch.Tensor,
@@ -349,7 +352,8 @@ def _dispatched(
         of_tokens = (plan.token_ranks,)
         scaled = (None, None) if scale_x is None else (aligned(scale_x), scale_out)
         chosen["scales"] = 0 if scale_x is None else scale_x.shape[1]
-    program(
+    run_step(
+        program,
         moved,
         rows,
         *of_tokens,
@@ -395,6 +399,7 @@ def ep_combine(
 
 
 @torch_operator()
+@repeatable
 def ep_combine_rows(
     y: torch.Tensor,
     tables: list[torch.Tensor],
@@ -417,7 +422,8 @@ def ep_combine_rows(
         if group.small_shapes:
             chosen = {"programs": 3, "sums": (8, 32), "num_warps": 4}
             chosen |= {"adders": 3} if program is ep_combine_nodes_program else {"senders": 3, "signals": 4}
-        program(
+        run_step(
+            program,
             aligned(y),
             out,
             *([plan.token_ranks] if program is ep_combine_program else []),

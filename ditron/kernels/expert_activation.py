@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from typing import Any
+
 import torch
 import triton.language as tl
 
@@ -10,6 +12,7 @@ from ditron.distributed.group import Group
 from ditron.distributed.torch_groups import AnyGroup
 from ditron.kernels.dispatch import torch_operator
 from ditron.kernels.operands import SCALE_BLOCK, aligned, in_group, matrices
+from ditron.kernels.repeated import repeatable, run_step, scratch
 from ditron.kernels.routing import Plan
 from ditron_compiler.errors import DitronError
 
@@ -87,14 +90,55 @@ def swiglu_backward_kernel(grad_ptr, x_ptr, out_ptr, num_tiles_ptr, N, block_m, 
         tl.store(out_ptr + at + N, (grad * gate * sigmoid).to(out_ptr.dtype.element_ty), mask=col < N)
 
 
-def _schedule(group: Group, columns: int = 32) -> tuple[tuple[int], dict[str, int]]:
-    """Grid and constants; ``columns``: of small shapes."""
+def sample_rows(ranks: int, generator: torch.Generator) -> dict[str, Any]:
+    """Arguments for the checker: rows of one tile of two, which are quantized or not."""
+    is_quantized = bool(torch.rand(1, generator=generator) < 0.5)
+    return {
+        "x": "bf16[32, 512]",
+        "out": f"{'f8E4M3FN' if is_quantized else 'bf16'}[32, 256]",
+        "scale": "f32[32, 2]" if is_quantized else None,
+        "num_tiles": "i32[1] = 1",
+        "block_m": 16,
+        "programs": 2,
+        "columns": 128,
+    }
+
+
+@ditron.program(
+    example={"x": "bf16[33792, 4096]", "out": "bf16[33792, 2048]", "scale": None, "num_tiles": "i32[1]"},
+    sample_args=sample_rows,
+)
+def swiglu_program(x, out, scale, num_tiles, *, block_m=128, programs=1056, columns=512):
+    """``out`` [max_rows, N] = SiLU of the left half of ``x`` [max_rows, 2 * N] times the right half, of the rows of
+    ``num_tiles`` tiles; quantized if there is ``scale`` [max_rows, N / 128]. ``columns``: of a program at a time.
+    """
+    swiglu_kernel[(programs,)](x, out, scale, num_tiles, out.shape[1], block_m, ROWS=8, COLS=columns, num_warps=4)
+
+
+@ditron.program(
+    example={"x": "bf16[4096, 7168]", "out": "f8E4M3FN[4096, 7168]", "scale": "f32[4096, 56]"},
+    sample_args=lambda ranks: {
+        "x": "bf16[20, 256]",
+        "out": "f8E4M3FN[20, 256]",
+        "scale": "f32[20, 2]",
+        "programs": 2,
+        "columns": 128,
+    },
+)
+def quantize_program(x, out, scale, *, programs=1056, columns=512):
+    """``out`` [rows, N] and ``scale`` [rows, N / 128]: :func:`quantize_1x128` of ``x`` [rows, N]."""
+    quantize_kernel[(programs,)](x, out, scale, *x.shape, ROWS=8, COLS=columns, num_warps=4)
+
+
+def _schedule(group: Group, columns: int = 32) -> dict[str, int]:
+    """``columns``: of small shapes."""
     if group.small_shapes:
-        return (2,), {"ROWS": 8, "COLS": columns}
-    return (8 * group.sms,), {"ROWS": 8, "COLS": 512}
+        return {"programs": 2, "columns": columns}
+    return {"programs": 8 * group.sms, "columns": 512}
 
 
 @torch_operator()
+@repeatable
 def swiglu_rows(rows: torch.Tensor, tables: list[torch.Tensor], *, group: AnyGroup = None) -> torch.Tensor:
     """``[max_rows, N]``: SiLU of the left half of ``rows`` [max_rows, 2 * N] times the right half, in fp32.
 
@@ -102,35 +146,32 @@ def swiglu_rows(rows: torch.Tensor, tables: list[torch.Tensor], *, group: AnyGro
     """
     plan = Plan.of(tables)
     with in_group(group, "swiglu_rows") as group:
-        out = torch.empty(plan.max_rows, rows.shape[1] // 2, dtype=rows.dtype, device=rows.device)
-        grid, constants = _schedule(group)
-        swiglu_kernel[grid](
-            aligned(rows), out, None, plan.num_tiles, out.shape[1], block_m=plan.block_m, num_warps=4, **constants
-        )
+        out = scratch((plan.max_rows, rows.shape[1] // 2), rows)
+        run_step(swiglu_program, aligned(rows), out, None, plan.num_tiles, block_m=plan.block_m, **_schedule(group))
         return out
 
 
 @torch_operator()
+@repeatable
 def swiglu_rows_1x128(
     rows: torch.Tensor, tables: list[torch.Tensor], *, group: AnyGroup = None
 ) -> tuple[torch.Tensor, torch.Tensor]:
     """:func:`swiglu_rows`, quantized from fp32: as :func:`quantize_1x128` returns it, N a multiple of 128."""
     plan = Plan.of(tables)
     with in_group(group, "swiglu_rows_1x128") as group:
-        N = rows.shape[1] // 2
-        out, scale = _quantized(plan.max_rows, N, rows.device)
-        grid, constants = _schedule(group, columns=SCALE_BLOCK)
-        options = {"block_m": plan.block_m, "num_warps": 4, **constants}
-        swiglu_kernel[grid](aligned(rows), out, scale, plan.num_tiles, N, **options)
+        out, scale = _quantized(plan.max_rows, rows.shape[1] // 2, rows)
+        schedule = {"block_m": plan.block_m} | _schedule(group, columns=SCALE_BLOCK)
+        run_step(swiglu_program, aligned(rows), out, scale, plan.num_tiles, **schedule)
         return out, scale
 
 
-def _quantized(rows: int, N: int, device: torch.device) -> tuple[torch.Tensor, torch.Tensor]:
-    scale = torch.empty(rows, N // SCALE_BLOCK, dtype=torch.float32, device=device)
-    return torch.empty(rows, N, dtype=torch.float8_e4m3fn, device=device), scale
+def _quantized(rows: int, N: int, like: torch.Tensor) -> tuple[torch.Tensor, torch.Tensor]:
+    of_blocks = scratch((rows, N // SCALE_BLOCK), like, torch.float32)
+    return scratch((rows, N), like, torch.float8_e4m3fn), of_blocks
 
 
 @torch_operator()
+@repeatable
 def quantize_1x128(x: torch.Tensor, *, group: AnyGroup = None) -> tuple[torch.Tensor, torch.Tensor]:
     """A matrix in fp8, and the scale of each 1 x 128 of its elements, as DeepSeek-V3 quantizes activations.
 
@@ -147,9 +188,8 @@ def quantize_1x128(x: torch.Tensor, *, group: AnyGroup = None) -> tuple[torch.Te
         matrices("quantize_1x128", group, x=x)
         if x.shape[1] % SCALE_BLOCK:
             raise DitronError(f"quantize_1x128: x has {x.shape[1]} columns: expected a multiple of {SCALE_BLOCK}")
-        out, scale = _quantized(*x.shape, x.device)
-        grid, constants = _schedule(group, columns=SCALE_BLOCK)
-        quantize_kernel[grid](aligned(x), out, scale, *x.shape, num_warps=4, **constants)
+        out, scale = _quantized(*x.shape, x)
+        run_step(quantize_program, aligned(x), out, scale, **_schedule(group, columns=SCALE_BLOCK))
         return out, scale
 
 
@@ -161,7 +201,16 @@ def swiglu_rows_backward(
     plan = Plan.of(tables)
     with in_group(group, "swiglu_rows_backward") as group:
         out = torch.empty_like(rows, memory_format=torch.contiguous_format)
-        grid, constants = _schedule(group)
-        options = {"block_m": plan.block_m, "num_warps": 4, **constants}
-        swiglu_backward_kernel[grid](aligned(grad), aligned(rows), out, plan.num_tiles, grad.shape[1], **options)
+        schedule = _schedule(group)
+        swiglu_backward_kernel[(schedule["programs"],)](
+            aligned(grad),
+            aligned(rows),
+            out,
+            plan.num_tiles,
+            grad.shape[1],
+            block_m=plan.block_m,
+            ROWS=8,
+            COLS=schedule["columns"],
+            num_warps=4,
+        )
         return out

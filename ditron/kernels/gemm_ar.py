@@ -16,7 +16,7 @@ from ditron.kernels.gemm_ar_small import fused_candidates, fused_schedule, gemm_
 from ditron.kernels.gemm_rs import gemm_rs
 from ditron.kernels.nccl import run_by_nccl
 from ditron.kernels.operands import aligned, in_group, matrices, result, weight_layout
-from ditron.kernels.repeated import repeatable, run_alone
+from ditron.kernels.repeated import repeatable, run_step
 from ditron.kernels.scales import scaled_product, scales_of
 from ditron.kernels.schedules import (
     check_schedule,
@@ -144,7 +144,7 @@ def gemm_ar(
                 if program is gemm_ar_small_program:
                     chosen["b_is_kn"] = b_is_kn
                     check_tile_rows("gemm_ar", chosen["rows"], M)
-                run_alone(program, a, weight, out, **chosen)
+                run_step(program, a, weight, out, **chosen)
                 return out
             if algorithm == "fused":
                 raise DitronError(

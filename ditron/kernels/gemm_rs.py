@@ -24,7 +24,7 @@ from ditron.kernels.node_pushes import algorithm_on_nodes
 from ditron.kernels.operands import aligned, capacity_for, in_group, matrices, result, weight_layout
 from ditron.kernels.rank_products import gemm_rs_by_rank_program
 from ditron.kernels.reduce_scatter import reduce_scatter
-from ditron.kernels.repeated import repeatable, run_alone
+from ditron.kernels.repeated import repeatable, run_step
 from ditron.kernels.scales import promote_every, scaled_product, scales_of
 from ditron.kernels.schedules import (
     by_rank_candidates,
@@ -474,7 +474,7 @@ def gemm_rs(
                 raise DitronError(f"gemm_rs: with algorithm='by_rank', block must be a power of two, got {block}")
             of_scales = (None, None) if scales is None else scales.for_products()
             known = {"b_is_kn": b_is_kn} | ({} if scales is None else scales.constants())
-            run_alone(gemm_rs_by_rank_program, a, b, out, *of_scales, capacity_for(rows), **known, **schedule)
+            run_step(gemm_rs_by_rank_program, a, b, out, *of_scales, capacity_for(rows), **known, **schedule)
             return out
         if overlaps("gemm_rs", group, algorithm, nbytes, a, b, out, scales=scales):
             chosen = schedule_for("gemm_rs", group, rows, 4, schedule, whole_pieces=True, scales=scales)
@@ -487,7 +487,7 @@ def gemm_rs(
                 return out
             flat = (None, None) if scales is None else scales.for_kernel()
             known = {"num_ranks": ranks, "b_is_kn": b_is_kn}
-            run_alone(gemm_rs_program, a, b, out, *flat, capacity_for(rows), **known, **chosen)
+            run_step(gemm_rs_program, a, b, out, *flat, capacity_for(rows), **known, **chosen)
             return out
         if scales is None:
             product = torch.matmul(a, b if b_is_kn else b.t())

@@ -17,7 +17,7 @@ from ditron.kernels.operands import aligned, capacity_for, in_group, matrices, w
 from ditron.kernels.pushes import ShardPushes
 from ditron.kernels.rank_products import product, product_with_transposed
 from ditron.kernels.reduce_scatter import add_parts_kernel, reduce_scatter
-from ditron.kernels.repeated import repeatable, run_alone
+from ditron.kernels.repeated import repeatable, run_step
 from ditron.kernels.schedules import block_for, check_schedule, is_large, overlaps, schedule_for, sent_bytes
 from ditron.tuning.lookup import tuned
 from ditron_compiler.errors import DitronError
@@ -215,7 +215,7 @@ def _column_gradients(
         grad_a, grad_bs = torch.empty_like(a), [torch.empty_like(b, memory_format=torch.contiguous_format) for b in bs]
         if algorithm == "overlapped" or algorithm is None and is_large(group, sent_bytes(group, a)):
             weights, are_kn = zip(*map(weight_layout, bs), strict=True)
-            run_alone(
+            run_step(
                 column_gradients_program,
                 tuple(grads),
                 weights,
@@ -350,7 +350,7 @@ def gemm_rs_backward(
         if overlaps("gemm_rs_backward", group, algorithm, sent_bytes(group, grad), grad, weight, grad_a):
             chosen = schedule_for("gemm_rs_backward", group, rows, 2, schedule, whole_pieces=False)
             operands = grad, weight, a, grad_a, grad_b
-            run_alone(row_gradients_program, *operands, capacity_for(rows), b_is_kn=is_kn, **chosen)
+            run_step(row_gradients_program, *operands, capacity_for(rows), b_is_kn=is_kn, **chosen)
             return grad_a, grad_b
         whole = grad.new_empty(ranks * rows, N)
         ag_gemm(grad, b.t(), out=grad_a, gathered=whole, group=group, algorithm="sequential")

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from typing import Any
+
 import torch
 import triton.language as tl
 from triton.tools.tensor_descriptor import TensorDescriptor
@@ -13,10 +15,12 @@ from ditron.kernels.dispatch import torch_operator
 from ditron.kernels.expert_schedules import programs_at_once, tiles_for
 from ditron.kernels.grouped import expert_tile, grouped_product, scale_of_rows, scale_of_weights, store_grouped
 from ditron.kernels.operands import aligned, grouped_operands, in_group
-from ditron.kernels.routing import Plan
+from ditron.kernels.repeated import repeatable, run_step, scratch
+from ditron.kernels.routing import Plan, tables_on_host
+from ditron.kernels.tiles import shards_descriptor
 from ditron_compiler.errors import DitronError
 
-__all__ = ["grouped_mm", "grouped_mm_rows", "product_of_rows"]
+__all__ = ["grouped_mm", "grouped_mm_program", "grouped_mm_rows", "product_of_rows"]
 
 
 @ditron.jit
@@ -76,6 +80,94 @@ def rows_product_kernel(
         store_grouped(out_ptr, out_desc, m * BM, n * BN, acc, N, 2, SWAP_AB)
 
 
+def sample(ranks: int, generator: torch.Generator) -> dict[str, Any]:
+    """Arguments for the checker: two experts, tokens with none, one or both of them."""
+    tokens, experts = 20, 2
+    scores = torch.rand(tokens, experts + 2, generator=generator)
+    ids = scores.topk(2).indices
+    plan = tables_on_host(torch.where(ids < experts, ids, -1).expand(ranks, -1, -1), 0, 0, experts, 16)
+    return {
+        "rows": f"bf16[{plan.max_rows}, 32]",
+        "w": f"bf16[{experts * 48}, 32]",
+        "out": f"bf16[{plan.max_rows}, 48]",
+        "tiles": plan.tiles,
+        "num_tiles": plan.num_tiles,
+        "scale_rows": None,
+        "scale_w": None,
+        "block": (16, 32, 32),
+        "programs": 3,
+        "whole_k": True,
+    }
+
+
+@ditron.program(
+    example={
+        "rows": "bf16[33792, 7168]",
+        "w": "bf16[262144, 7168]",
+        "out": "bf16[33792, 4096]",
+        "tiles": "i32[264, 6]",
+        "num_tiles": "i32[1]",
+        "scale_rows": None,
+        "scale_w": None,
+        "whole_k": True,
+    },
+    sample_args=sample,
+    do_not_specialize=("tiles",),
+)
+def grouped_mm_program(
+    rows,
+    w,
+    out,
+    tiles,
+    num_tiles,
+    scale_rows,
+    scale_w,
+    *,
+    whole_k,
+    w_is_kn=False,
+    block=(128, 256, 64),
+    programs=132,
+    swap_ab=False,
+    group_m=8,
+    num_warps=8,
+    stages=4,
+    maxnreg=None,
+):
+    """``out`` [max_rows, N] = ``rows`` [max_rows, K] times their experts' matrices of ``w`` [experts * N, K] transposed,
+    or with ``w_is_kn`` of ``w`` [experts * K, N].
+
+    ``tiles`` and ``num_tiles``: of a plan for ``block[0]`` rows in a tile. ``whole_k``: K is a multiple of
+    ``block[2]``. ``swap_ab``: as of :func:`ditron.kernels.grouped.grouped_product`. ``scale_rows`` [max_rows, K / 128]
+    and ``scale_w`` [experts * N / 128, K / 128]: of quantized ``rows`` and ``w``.
+    """
+    K, N = rows.shape[1], out.shape[1]
+    BM, BN, BK = block
+    rows_product_kernel[(programs,)](
+        TensorDescriptor.from_tensor(rows, [BM, BK]),
+        TensorDescriptor.from_tensor(w, [BK, BN] if w_is_kn else [BN, BK]),
+        scale_rows,
+        scale_w,
+        out,
+        shards_descriptor(out, 1, out.shape[0], N, (BM, BN // 2)),
+        tiles,
+        num_tiles,
+        N,
+        K,
+        BM=BM,
+        BN=BN,
+        BK=BK,
+        GROUP=group_m,
+        PROGRAMS=programs,
+        WHOLE_K=whole_k,
+        SWAP_AB=swap_ab,
+        W_IS_KN=w_is_kn,
+        SCALED=scale_rows is not None,
+        num_warps=num_warps,
+        num_stages=stages,
+        **({} if maxnreg is None else {"maxnreg": maxnreg}),
+    )
+
+
 def product_of_rows(
     rows: torch.Tensor,
     w: torch.Tensor,
@@ -90,36 +182,13 @@ def product_of_rows(
     """
     rows, w = aligned(rows), aligned(w)
     K, N = rows.shape[1], w.shape[2 if w_is_kn else 1]
-    tiles = tiles_for(plan.block_m, group.small_shapes, scales is not None)
-    BM, BN, BK = tiles["block"]
-    dtype = rows.dtype if scales is None else torch.bfloat16
-    out = torch.empty(plan.max_rows, N, dtype=dtype, device=rows.device)
-    programs = tiles["programs"]
+    chosen = tiles_for(plan.block_m, group.small_shapes, scales is not None)
     if not group.small_shapes:
-        programs = programs_at_once(group, plan.block_m, scales is not None, {})
-    rows_product_kernel[(programs,)](
-        TensorDescriptor.from_tensor(rows, [BM, BK]),
-        TensorDescriptor.from_tensor(w.view(-1, w.shape[2]), [BK, BN] if w_is_kn else [BN, BK]),
-        *((None, None) if scales is None else map(aligned, scales)),
-        out,
-        TensorDescriptor.from_tensor(out[None], [1, BM, BN // 2]),
-        plan.tiles,
-        plan.num_tiles,
-        N,
-        K,
-        BM=BM,
-        BN=BN,
-        BK=BK,
-        GROUP=tiles.get("group_m", 8),
-        PROGRAMS=programs,
-        WHOLE_K=K % BK == 0,
-        SWAP_AB=tiles["swap_ab"],
-        W_IS_KN=w_is_kn,
-        SCALED=scales is not None,
-        num_warps=tiles.get("num_warps", 8),
-        num_stages=tiles.get("stages", 4),
-        maxnreg=tiles.get("maxnreg"),
-    )
+        chosen["programs"] = programs_at_once(group, plan.block_m, scales is not None, {})
+    chosen |= {"w_is_kn": w_is_kn, "whole_k": K % chosen["block"][2] == 0}
+    out = scratch((plan.max_rows, N), rows, rows.dtype if scales is None else torch.bfloat16)
+    of_rows = (None, None) if scales is None else map(aligned, scales)
+    run_step(grouped_mm_program, rows, w.view(-1, w.shape[2]), out, plan.tiles, plan.num_tiles, *of_rows, **chosen)
     return out
 
 
@@ -154,6 +223,7 @@ def grouped_mm(
 
 
 @torch_operator("scale_rows", "scale_w")
+@repeatable
 def grouped_mm_rows(
     rows: torch.Tensor,
     w: torch.Tensor,

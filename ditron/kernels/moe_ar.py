@@ -11,6 +11,7 @@ from ditron.kernels.all_gather import all_gather
 from ditron.kernels.dispatch import check_gradient, torch_operator
 from ditron.kernels.moe_rs import product_and_sums, sum_operands
 from ditron.kernels.operands import in_group, result
+from ditron.kernels.repeated import repeatable, scratch
 from ditron.kernels.routing import Plan
 from ditron_compiler.errors import DitronError
 
@@ -53,6 +54,7 @@ def moe_ar(
 
 
 @torch_operator("gradient", "scale_rows", "scale_w")
+@repeatable
 def moe_ar_rows(
     rows: torch.Tensor,
     w: torch.Tensor,
@@ -75,7 +77,7 @@ def moe_ar_rows(
         out = result("moe_ar", (group.num_ranks * tokens, w.shape[1]), rows, out, dtype, rows=rows, w=w)
         if out.nbytes * (group.num_ranks - 1) <= ONE_SHOT_BYTES:
             return product_and_sums("moe_ar", group, rows, w, plan, scales, out, algorithm, schedule, to_all=True)
-        mine = torch.empty(tokens, w.shape[1], dtype=dtype, device=rows.device)
+        mine = scratch((tokens, w.shape[1]), rows, dtype)
         return all_gather(
             product_and_sums("moe_ar", group, rows, w, plan, scales, mine, algorithm, schedule, to_all=False), out=out
         )

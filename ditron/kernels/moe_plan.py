@@ -17,6 +17,7 @@ from ditron.kernels.expert_schedules import block_rows, groups_of_stages
 from ditron.kernels.operands import aligned, capacity_for, in_group, require_tensor
 from ditron.kernels.plan_nodes import moe_plan_nodes_program
 from ditron.kernels.plan_programs import moe_plan_program
+from ditron.kernels.repeated import repeatable, run_step
 from ditron.kernels.routing import MAX_RANKS, Plan, Sizes, check_block_m, empty_plan, max_rows, tables_on_host
 from ditron.kernels.schedules import check_schedule
 from ditron_compiler.errors import DitronError
@@ -108,6 +109,7 @@ def moe_plan(
 
 
 @torch_operator("num_experts", "parallel", "max_tokens", "block_m", "stage_groups", "capacity", "rank_capacity")
+@repeatable
 def moe_plan_tables(
     topk_ids: torch.Tensor,
     topk_weights: torch.Tensor | None = None,
@@ -150,7 +152,8 @@ def moe_plan_tables(
             return plan.tables
         if len(group.nodes) == 1:
             schedule = {"at_once": sizes.at_once} | schedule
-        program(
+        run_step(
+            program,
             ids,
             ids if topk_weights is None else aligned(topk_weights.detach()),
             ids if expert_map is None else aligned(expert_map),

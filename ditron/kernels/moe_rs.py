@@ -28,6 +28,7 @@ from ditron.kernels.expert_schedules import (
 from ditron.kernels.moe_rs_kernels import moe_product_kernel, moe_sum_kernel
 from ditron.kernels.moe_rs_stages import moe_rs_by_stage_program
 from ditron.kernels.operands import aligned, capacity_for, grouped_operands, in_group, result
+from ditron.kernels.repeated import repeatable, run_step, scratch
 from ditron.kernels.routing import Plan, tables_on_host
 from ditron.kernels.schedules import check_schedule
 from ditron.kernels.tiles import shards_descriptor
@@ -324,16 +325,16 @@ def product_and_sums(
     rows, w = aligned(rows), aligned(w)
     H = w.shape[1]
     chosen = _schedule(group, plan, w, algorithm, schedule)
-    y = torch.empty(plan.max_rows, H, dtype=out.dtype, device=rows.device)
+    y = scratch((plan.max_rows, H), out)
     tables = plan.token_ranks, plan.route_row, plan.route_weight, plan.tiles, plan.num_tiles
     tensors, capacity = (rows, w.view(-1, w.shape[2]), y, out, *tables), capacity_for(len(out))
     known = {"num_ranks": group.num_ranks, "top_k": plan.route_row.shape[1]}
     if algorithm == "by_stage":
-        moe_rs_by_stage_program(*tensors, capacity, **known, **chosen)
+        run_step(moe_rs_by_stage_program, *tensors, capacity, **known, **chosen)
         return out
     _check_chunks(what, H, chosen)
     scales = tuple(None if scale is None else aligned(scale) for scale in scales)
-    moe_rs_program(*tensors, *scales, capacity, to_all=to_all, **known, **chosen)
+    run_step(moe_rs_program, *tensors, *scales, capacity, to_all=to_all, **known, **chosen)
     return out
 
 
@@ -381,6 +382,7 @@ def moe_rs(
 
 
 @torch_operator("num_experts", "scale_rows", "scale_w")
+@repeatable
 def moe_rs_rows(
     rows: torch.Tensor,
     w: torch.Tensor,

@@ -25,7 +25,7 @@ from ditron.kernels.exchange import (
 )
 from ditron.kernels.nccl import run_by_nccl
 from ditron.kernels.operands import aligned, capacity_for, in_group, result, vector_operand
-from ditron.kernels.repeated import repeatable, run_alone
+from ditron.kernels.repeated import repeatable, run_step
 from ditron.kernels.schedules import (
     block_for,
     by_size,
@@ -258,7 +258,7 @@ def reduce_scatter(
         check_schedule("reduce_scatter", schedule, _PROGRAMS[algorithm])
         chosen = block_for(group, algorithm) | schedule
         capacity = max(capacity_for(out.numel()), chosen["block"])
-        run_alone(_PROGRAMS[algorithm], aligned(x).view(ranks, -1), out.view(-1), capacity, **chosen)
+        run_step(_PROGRAMS[algorithm], aligned(x).view(ranks, -1), out.view(-1), capacity, **chosen)
         return out
 
 

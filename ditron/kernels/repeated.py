@@ -1,15 +1,15 @@
-"""Calls of an operator that are like one before: what was checked and chosen then holds, and its program runs at once.
+"""Calls of an operator that are like one before: what was checked and chosen then holds, and its programs run at once.
 
 Checking operands, choosing a schedule and making views of tensors take longer than enqueueing a kernel does. All of it
 depends on the shapes, strides, dtypes and alignments of the operands and on the options, so a call that agrees with an
-earlier one in these runs the program of that one, with the addresses of its own tensors.
+earlier one in these runs the programs of that one, with the addresses of its own tensors.
 """
 
 from __future__ import annotations
 
 import functools
 import threading
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
 from dataclasses import dataclass, field
 from typing import Any, ParamSpec, TypeVar
 
@@ -21,9 +21,10 @@ from ditron._program.program import Program
 from ditron.distributed.group import Group
 from ditron.kernels.operands import in_group
 
-__all__ = ["repeatable", "run_alone", "scratch"]
+__all__ = ["repeatable", "run_step", "scratch"]
 
 _MOST = 1024  # kinds of calls of a group that are remembered
+_ALIGNMENT = 512  # bytes, of a tensor within a buffer: as torch's allocator aligns tensors of their own
 
 P = ParamSpec("P")
 R = TypeVar("R")
@@ -31,10 +32,17 @@ R = TypeVar("R")
 
 @dataclass
 class _Recording:
-    """What an operator has run, and its scratch."""
+    """What an operator has run, what it has made for that, and whether it is all that it did."""
 
     runs: list[tuple[Program, tuple, dict[str, Any]]] = field(default_factory=list)
-    scratch: list[torch.Tensor] = field(default_factory=list)
+    made: list[torch.Tensor] = field(default_factory=list)  # and not given away; kept, so that addresses differ
+    is_whole: bool = True
+
+    def take(self, other: _Recording, results: tuple) -> None:
+        """Add what an operator has done that this one has called, and what that has returned."""
+        self.runs += other.runs
+        self.made += [*other.made, *results]
+        self.is_whole &= other.is_whole
 
 
 class _Recordings(threading.local):
@@ -44,10 +52,12 @@ class _Recordings(threading.local):
 _recordings = _Recordings()
 
 
-def run_alone(program: Program, *args: Any, **constants: Any) -> None:
-    """Run a program: all that this call of an operator does, but for allocating results and what :func:`scratch` gives.
+def run_step(program: Program, *args: Any, **constants: Any) -> None:
+    """Run a program: a step of an operator that does nothing but such steps, calls of other operators that are
+    :func:`repeatable`, and making results and what :func:`scratch` gives.
 
-    Tensors among ``args`` begin where an operand, a result or scratch does, or the call is not remembered.
+    Tensors among ``args`` begin where an operand, a result of one of these, or scratch does; or the call is not
+    remembered.
     """
     program(*args, **constants)
     if _recordings.latest is not None:
@@ -58,17 +68,18 @@ def scratch(shape: tuple[int, ...], like: torch.Tensor, dtype: torch.dtype | Non
     """A new tensor that an operator's program uses and nobody reads later."""
     made = like.new_empty(shape, dtype=dtype)
     if _recordings.latest is not None:
-        _recordings.latest.scratch.append(made)
+        _recordings.latest.made.append(made)
     return made
 
 
 def repeatable(function: Callable[P, R]) -> Callable[P, R]:
-    """Make an operator remember its calls that end in :func:`run_alone`, on GPUs."""
+    """Make an operator remember its calls that are made of :func:`run_step`, on GPUs."""
     name = function.__name__
+    called = name.removeprefix("_").removesuffix("_1x128").removesuffix("_rows").removesuffix("_tables")
 
     @functools.wraps(function)
     def call(*args: Any, group: Any = None, **options: Any) -> Any:
-        found = in_group(group, name)
+        found = in_group(group, called)
         if found.backend != "cuda" or active() is not None:
             return function(*args, group=found, **options)
         key = name, _kinds(args), tuple(options), _kinds(options.values())
@@ -77,85 +88,151 @@ def repeatable(function: Callable[P, R]) -> Callable[P, R]:
         except TypeError:  # of an option that is wrong
             return function(*args, group=found, **options)
         values = (*args, *options.values())
-        if again is not None and (result := again(values)) is not None:
+        outer = _recordings.latest
+        # Within another operator, which has not run before, the steps are recorded as those of that one, too.
+        if again is not None and outer is None and (result := again(_tensors_of(values))) is not None:
             return result
-        outer, _recordings.latest = _recordings.latest, (recording := _Recording())
+        _recordings.latest = recording = _Recording()
         try:
             result = function(*args, group=found, **options)
         finally:
             _recordings.latest = outer
-        if again is None and not _is_capturing(found):  # in which a choice may be made for this capture alone
-            if (made := _again(found, recording, values, result)) is not None:
-                if len(found.repeated) >= _MOST:
-                    found.repeated.clear()
-                found.repeated[key] = made
+        made = None if _is_capturing(found) else _again(found, recording, values, result)
+        if again is None and made is not None:  # in a capture a choice may be made for it alone
+            if len(found.repeated) >= _MOST:
+                found.repeated.clear()
+            found.repeated[key] = made
+        if outer is not None:
+            recording.is_whole &= made is not None
+            outer.take(recording, result if isinstance(result, (tuple, list)) else (result,))
         return result
 
     return call
 
 
 @dataclass(frozen=True)
-class _Again:
-    """A program's call with the addresses of other tensors: of operands, and of new results and scratch.
+class _Step:
+    """A program's call with the addresses of other tensors.
 
-    ``leaves``: for each argument of the program its tensor, by its place among the operator's arguments and what it
-    makes, and -1; or -1 and a number. ``made``: shapes and dtypes. ``results``: places; a number alone is no tuple.
+    ``leaves``: for each argument the place of a tensor and how many bytes behind its beginning; or -1 and a number.
     """
 
     call: Any
     leaves: tuple[tuple[int, int | float], ...]
-    made: tuple[tuple[torch.Size, torch.dtype], ...]
-    results: int | tuple[int, ...]
+
+
+@dataclass(frozen=True)
+class _Again:
+    """An operator's steps with other operands, results and scratch. Tensors have places: operands, then what is made.
+
+    ``made``: shapes and dtypes. ``results``: places, in a ``form`` of tuple or list, or one without a form.
+    """
+
+    steps: tuple[_Step, ...]
+    made: tuple[tuple[tuple[int, ...], torch.dtype], ...]
+    results: tuple[int, ...]
+    form: type | None
     device: torch.device
 
-    def __call__(self, values: tuple) -> Any:
+    def __call__(self, values: list) -> Any:
         """The results; None if it cannot run, as tensors overlap."""
         for shape, dtype in self.made:
-            values += (torch.empty(shape, dtype=dtype, device=self.device),)
-        arguments = [number if place < 0 else values[place] for place, number in self.leaves]
-        bases = [value.data_ptr() if isinstance(value, torch.Tensor) else value for value in arguments]
-        if not self.call.at(bases, arguments):
-            return None
-        results = self.results
-        return values[results] if isinstance(results, int) else tuple([values[place] for place in results])
+            values.append(torch.empty(shape, dtype=dtype, device=self.device))
+        begins = [value.data_ptr() if isinstance(value, torch.Tensor) else 0 for value in values]
+        bases = [
+            [more if place < 0 else begins[place] + more for place, more in step.leaves]  # type: ignore[operator]
+            for step in self.steps
+        ]
+        for step, addresses in zip(self.steps, bases, strict=True):  # all of them before the first one runs
+            if not step.call.are_apart(addresses):
+                return None
+        for step, addresses in zip(self.steps, bases, strict=True):
+            arguments = None
+            if step.call.takes_tensors:
+                arguments = [more if place < 0 else values[place] for place, more in step.leaves]
+            step.call.at(addresses, arguments)
+        found = [values[place] for place in self.results]
+        return found[0] if self.form is None else self.form(found)
+
+
+def _tensors_of(values: Iterable[Any]) -> list:
+    """The values, and for lists what is in them."""
+    found: list = []
+    for value in values:
+        found += value if isinstance(value, (list, tuple)) else (value,)
+    return found
 
 
 def _again(group: Group, recording: _Recording, values: tuple, result: Any) -> _Again | None:
     """What runs again the call that was recorded; None if it did more than that, or it is not clear how."""
-    results = result if isinstance(result, tuple) else (result,)
-    if len(recording.runs) != 1 or not all(isinstance(value, torch.Tensor) for value in results):
+    form = type(result) if isinstance(result, (tuple, list)) else None
+    results = (result,) if form is None else result
+    if not recording.runs or not recording.is_whole or not all(isinstance(value, torch.Tensor) for value in results):
         return None
+    operands = _tensors_of(values)
     made: list[torch.Tensor] = []
-    for tensor in (*results, *recording.scratch):
-        if not any(tensor is value for value in (*values, *made)):
+    for tensor in (*results, *recording.made):
+        if not any(tensor is value for value in operands) and not any(_is_same(tensor, other) for other in made):
             made.append(tensor)
-    everything = (*values, *made)
+    everything = [*operands, *made]
     places = {value.data_ptr(): place for place, value in enumerate(everything) if isinstance(value, torch.Tensor)}
     if len(places) != sum(isinstance(value, torch.Tensor) for value in everything):
-        return None  # two begin at one address: which of them is an argument of the program?
+        return None  # two begin at one address: which of them is an argument of a program?
     if any(not tensor.is_contiguous() or tensor.untyped_storage().nbytes() != tensor.nbytes for tensor in made):
-        return None  # a part of what the program may write
-    program, args, constants = recording.runs[0]
-    call = program.known_call(group, args, constants)
-    leaves: list[tuple[int, int | float]] = []
-    for leaf in flatten(args)[0]:
-        if not isinstance(leaf, torch.Tensor):
-            leaves.append((-1, leaf))
-            continue
-        place = places.get(leaf.data_ptr())
-        if place is None or call.takes_tensors and leaf.dtype != everything[place].dtype:
-            return None  # a copy, or a view that functions cannot do without
-        leaves.append((place, -1))
-    operands = {place for place, value in enumerate(values) if isinstance(value, torch.Tensor)}
-    if operands - {place for place, _ in leaves}:
-        return None  # the program would not see that one overlaps a result
-    where = tuple([next(place for place, value in enumerate(everything) if value is tensor) for tensor in results])
-    return _Again(
-        call,
-        tuple(leaves),
-        tuple([(tensor.shape, tensor.dtype) for tensor in made]),
-        where if isinstance(result, tuple) else where[0],
-        group.device,
+        return None  # a part of what a program may write
+    calls = [program.known_call(group, args, constants) for program, args, constants in recording.runs]
+    steps = []
+    for call, (_, args, _) in zip(calls, recording.runs, strict=True):
+        leaves: list[tuple[int, int | float]] = []
+        for leaf in flatten(args)[0]:
+            if not isinstance(leaf, torch.Tensor):
+                leaves.append((-1, leaf))
+                continue
+            place = places.get(leaf.data_ptr())
+            if place is None or call.takes_tensors and leaf.dtype != everything[place].dtype:
+                return None  # a copy, or a view that functions cannot do without
+            leaves.append((place, 0))
+        steps.append(_Step(call, tuple(leaves)))
+    used = {place for step in steps for place, _ in step.leaves}
+    given = {id(value) for value in values}
+    if any(place not in used and id(value) in given for place, value in enumerate(operands) if _is_tensor(value)):
+        return None  # no program would see that it overlaps a result; of lists, not all are
+    where = [next(place for place, value in enumerate(everything) if _is_same(value, tensor)) for tensor in results]
+    if not used.issuperset(where):
+        return None  # something else has written it
+    return _Again(*_with_one_buffer(steps, made, len(operands), where), form, group.device)
+
+
+def _is_tensor(value: Any) -> bool:
+    return isinstance(value, torch.Tensor)
+
+
+def _is_same(value: Any, tensor: torch.Tensor) -> bool:
+    """Whether it is that tensor, or a view of all of it."""
+    return value is tensor or (
+        _is_tensor(value)
+        and (value.data_ptr(), value.shape, value.dtype) == (tensor.data_ptr(), tensor.shape, tensor.dtype)
+    )
+
+
+def _with_one_buffer(
+    steps: list[_Step], made: list[torch.Tensor], operands: int, results: list[int]
+) -> tuple[tuple[_Step, ...], tuple, tuple[int, ...]]:
+    """Steps, what is made, and places of results, where one buffer stands for all that is made but for results."""
+    kept = [place for place in range(operands, operands + len(made)) if place in results]
+    if any(step.call.takes_tensors for step in steps) or len(made) - len(kept) < 2:
+        return tuple(steps), tuple([(tuple(tensor.shape), tensor.dtype) for tensor in made]), tuple(results)
+    moved: dict[int, tuple[int, int]] = {place: (operands + index, 0) for index, place in enumerate(kept)}
+    size, buffer = 0, operands + len(kept)
+    for place, tensor in enumerate(made, operands):
+        if place not in moved:
+            moved[place] = buffer, size
+            size += -(-tensor.nbytes // _ALIGNMENT) * _ALIGNMENT
+    shapes = [(tuple(made[place - operands].shape), made[place - operands].dtype) for place in kept]
+    return (
+        tuple([_Step(step.call, tuple([moved.get(place, (place, more)) for place, more in step.leaves])) for step in steps]),
+        (*shapes, ((size,), torch.uint8)),
+        tuple([moved[place][0] if place in moved else place for place in results]),
     )
 
 

@@ -127,16 +127,18 @@ class CudaCall:
         """Whether the program calls functions, with parts of its arguments."""
         return bool(self._runner.executable.functions)
 
-    def at(self, bases: list, tensors: Sequence[Any]) -> bool:
-        """Run one with tensors at these addresses, and numbers; not if they may overlap.
+    def are_apart(self, bases: list) -> bool:
+        """Whether tensors at these addresses are known not to overlap where the program writes one."""
+        return self._shape.overlaps.are_apart(bases)
 
-        ``tensors`` of other shapes may stand for its arguments, if they begin there and, where functions take them, are
-        of their dtypes.
+    def at(self, bases: list, tensors: Sequence[Any] | None) -> None:
+        """Run one with tensors at these addresses, which are apart, and numbers.
+
+        ``tensors``: where functions take them; they may be of other shapes than the arguments they stand for, if they
+        begin there and are of their dtypes.
         """
-        if not self._shape.overlaps.are_apart(bases):
-            return False
-        self._runner.enqueue(self._shape, Arguments(bases, tensors) if self._runner.executable.functions else bases)
-        return True
+        functions = self._runner.executable.functions
+        self._runner.enqueue(self._shape, Arguments(bases, tensors) if functions else bases)
 
 
 def _without_memory(tensor: torch.Tensor) -> torch.Tensor:
@@ -229,7 +231,7 @@ class CudaRunner:
             warm_up(self.executable, steps, streams, self.group.device)
         for ahead in range(1, 1 + (self.period or 1)):
             self._plan(shape, _current_stream(self.index), shape.memory.epoch + ahead)
-        if is_first:
+        if is_first and not self.executable.is_local:
             self.group.barrier()
         return shape
 

@@ -18,6 +18,9 @@ from ditron_compiler.ir.dialects import tt
 
 __all__ = ["LoadedProgram"]
 
+#: Operations of the dialect that concern one rank alone.
+_LOCAL = dialect.ProgramOp, dialect.LaunchOp, dialect.DimOp, dialect.TensorDescriptorOp
+
 
 class LoadedProgram:
     """A program, evaluated for arguments on a rank.
@@ -61,6 +64,11 @@ class LoadedProgram:
         self._written: frozenset[int] | None = None
         self._counts: dict[str, int] | None = None
         self._period: Any = ...
+        found: list[ir.Operation] = []
+        self.module.operation.walk(found.append, ir.WalkOrder.PRE_ORDER)
+        #: Whether it concerns this rank alone: it and its kernels neither communicate nor ask for what differs between
+        #: ranks, and it allocates nothing. A rank may call it alone, and with shapes of its own.
+        self.is_local = all(isinstance(op, _LOCAL) or not op.name.startswith("ditron.") for op in found)
 
     def overlap_check(self, args: tuple) -> OverlapCheck:
         """The check that tensors of such arguments do not overlap where one is written."""

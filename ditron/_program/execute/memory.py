@@ -44,7 +44,8 @@ class Memory:
             if storage.kind != "symmetric":
                 group.record_allocation(label, tensor, storage.zeroed)
             memory.tensors[storage] = tensor
-        group.barrier()  # no rank writes to another's memory before it is there, and zero
+        if memory.tensors:
+            group.barrier()  # no rank writes to another's memory before it is there, and zero
         return memory
 
     def free(self, group: Group) -> None:

@@ -68,7 +68,7 @@ def test_programs_that_push_leave_an_sm():
 def test_programs_push_where_nobody_asked_on_a_gpu_with_many_sms(machine, monkeypatch, sms, pushers):
     machine.group.choices, machine.group.sms, chosen = GroupChoices(None), sms, []
     module = sys.modules["ditron.kernels.ag_gemm"]  # its name in the package is the operator's
-    monkeypatch.setattr(module, "run_alone", lambda *args, **constants: chosen.append(constants))
+    monkeypatch.setattr(module, "run_step", lambda *args, **constants: chosen.append(constants))
     kernels.ag_gemm(torch.randn(256, 64).bfloat16(), torch.randn(64, 64).bfloat16(), algorithm="overlapped")
     assert chosen[0].get("pushers") == pushers
     assert chosen[0]["programs"] == sms - (pushers or 0)

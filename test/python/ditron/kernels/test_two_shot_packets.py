@@ -108,9 +108,9 @@ def test_all_reduce_rms_norm(ranks, dtype, machine):
 @pytest.mark.parametrize("ranks, takes", [(2, False), (3, True)])
 def test_rows_are_divided_where_the_rule_says_so(ranks, takes, monkeypatch):
     monkeypatch.setattr(norm, "TWO_SHOT_BYTES", 3 * 40 * 2)
-    programs, run_alone = set(), norm.run_alone
+    programs, run_step = set(), norm.run_step
     monkeypatch.setattr(
-        norm, "run_alone", lambda program, *a, **how: (programs.add(program), run_alone(program, *a, **how))
+        norm, "run_step", lambda program, *a, **how: (programs.add(program), run_step(program, *a, **how))
     )
     x, residual, weight = data(ranks, 3, 40, seed=1), data(3, 40, seed=2), data(40, seed=3)
 
@@ -155,7 +155,7 @@ def test_rows_of_several_programs(ranks, dtype, machine):
 @pytest.mark.parametrize("ranks, rows, parts", [(2, 1, 3), (2, 2, 1), (3, 1, 3), (3, 2, 3), (3, 6, 6), (3, 12, 6)])
 def test_parts_of_rows(ranks, rows, parts, monkeypatch):
     given = []
-    monkeypatch.setattr(norm, "run_alone", lambda program, *tensors, **how: given.append(how.get("parts", 1)))
+    monkeypatch.setattr(norm, "run_step", lambda program, *tensors, **how: given.append(how.get("parts", 1)))
     x = torch.zeros(rows, 5760)
     run(lambda: kernels.all_reduce_rms_norm(x, x, x[0]), ranks=ranks)
     assert given == [parts] * ranks

@@ -31,13 +31,20 @@ __all__ = ["ep_moe"]
 DISPATCHED_TOKENS = 512
 
 
+def _by_size(ranks: int, parallel: str, tokens: int, average: int) -> tuple[str, int]:
+    """The algorithm, and the rows of a tile, by how many tokens a rank has, and an expert on average."""
+    block_m = block_rows(average)
+    if ranks <= 2 or parallel != "ep" or tokens > DISPATCHED_TOKENS:
+        return "gathered", block_m
+    return "dispatched", block_m if block_m <= 32 else block_m // 2  # tiles wait for no tokens
+
+
 def _rule(problem: Problem) -> Rule:
-    if problem.ranks > 2 and problem.parallel == "ep" and problem.rows <= DISPATCHED_TOKENS:
-        block_m = block_rows(problem.rows_of_expert)  # half of it: tiles wait for no tokens
-        options = {"algorithm": "dispatched", "block_m": block_m if block_m <= 32 else block_m // 2}
-        return Rule(options, f"of {DISPATCHED_TOKENS} tokens or fewer little is gained by what overlaps")
+    algorithm, block_m = _by_size(problem.ranks, problem.parallel, problem.rows, problem.rows_of_expert)
     why = f"an expert has {problem.rows_of_expert} rows on average, and tokens are gathered under the first product"
-    return Rule({"algorithm": "gathered", "block_m": block_rows(problem.rows_of_expert)}, why)
+    if algorithm == "dispatched":
+        why = f"of {DISPATCHED_TOKENS} tokens or fewer little is gained by what overlaps"
+    return Rule({"algorithm": algorithm, "block_m": block_m}, why)
 
 
 def _node_rule(problem: Problem) -> Rule:
@@ -192,6 +199,9 @@ def _ep_moe(
                 given = {} if block_m is None else {"block_m": block_m}
                 algorithm, given = tuned("ep_moe", found, algorithm, given, x.dtype, *sizes)
                 block_m = given.get("block_m")
+                if algorithm is None and block_m is None and not found.small_shapes:
+                    average = found.num_ranks * tokens * topk_ids.shape[-1] // num_experts
+                    algorithm, block_m = _by_size(found.num_ranks, parallel, tokens, average)
     options: dict[str, Any] = {
         "num_experts": num_experts,
         "parallel": parallel,

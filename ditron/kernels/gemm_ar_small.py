@@ -1,44 +1,25 @@
 """GEMM + AllReduce for few rows: one kernel that streams the weight once and sends each finished tile as packets.
 
 The product's time is that of reading B. A program computes all rows of some columns, so that nothing is added between
-programs of a GPU. Its tile goes to every rank as a message, and the tiles that come back are added in fp32; or, in two
-shots, a part of its rows goes to each rank, which adds it and sends the sum to all.
+programs of a GPU; its tile goes to every rank as a message, and the tiles that come back are added in fp32.
 """
 
 from __future__ import annotations
 
 from collections.abc import Iterator
-from typing import Any
 
-import torch
-import triton
 import triton.language as tl
 from triton.tools.tensor_descriptor import TensorDescriptor
 
 import ditron
 import ditron.host as dh
-import ditron.language as dl
 from ditron._program.program import Program
 from ditron.distributed.group import Group
-from ditron.kernels.exchange import (
-    packet_boxes,
-    receive_packets,
-    send_packets,
-    send_packets_to_all,
-    sum_of_packets,
-)
+from ditron.kernels.exchange import packet_boxes, send_packets_to_all, sum_of_packets
 from ditron.kernels.tiles import row_product
 from ditron.tuning.problem import Options, Problem
 
 __all__ = ["fused_candidates", "fused_schedule", "gemm_ar_row_program", "gemm_ar_small_program"]
-
-
-@ditron.jit
-def store_rows(out_ptr, value, within, count, tile, N, BN: tl.constexpr):
-    """Store ``count`` elements, which begin a tile or a part of it, to the tile's columns of ``out`` [rows, N]."""
-    col = tile * BN + within % BN
-    target_ptr = out_ptr + (within // BN).to(tl.int64) * N + col
-    tl.store(target_ptr, value.to(out_ptr.dtype.element_ty), mask=(within < count) & (col < N))
 
 
 @ditron.jit
@@ -50,55 +31,10 @@ def exchange_tile(
     blocks = tl.num_programs(0)
     send_packets_to_all(tile_ptr, 0, count, boxes_ptr, tile, blocks, epoch, BM * BN, PROTOCOL)
     total = sum_of_packets(tile_ptr, tile_ptr, count, boxes_ptr, tile, blocks, epoch, BM * BN, PROTOCOL)
-    store_rows(out_ptr, total, tl.arange(0, BM * BN), count, tile, N, BN)
-
-
-@ditron.jit
-def part_of_rank(M, rank, ADDERS: tl.constexpr, BN: tl.constexpr):
-    """Which of a tile's ``M`` rows a rank adds: the first row, and how many elements; the last ranks may have none."""
-    rows = tl.cdiv(M, ADDERS)
-    first = tl.minimum(rank * rows, M)
-    return first, tl.minimum(M - first, rows) * BN
-
-
-@ditron.jit
-def exchange_parts(
-    out_ptr,
-    tile_ptr,
-    parts_ptr,
-    sums_ptr,
-    tile,
-    M,
-    N,
-    epoch,
-    BM: tl.constexpr,
-    BN: tl.constexpr,
-    ADDERS: tl.constexpr,
-    PROTOCOL: tl.constexpr,
-):
-    """As :func:`exchange_tile`, in two shots: a part of the rows to each rank, and its sum from there.
-
-    Every message is answered, an empty one too, so memory has one half (exchange.py).
-    """
-    own = dl.rank()
-    PART: tl.constexpr = triton.cdiv(BM, ADDERS) * BN
-    for step in range(1, ADDERS):
-        peer = (own + step) % ADDERS
-        first, count = part_of_rank(M, peer, ADDERS, BN)
-        send_packets(tile_ptr + first * BN, count, parts_ptr, tile, 0, peer, epoch, PART, PROTOCOL)
-    first, count = part_of_rank(M, own, ADDERS, BN)
-    own_ptr = tile_ptr + first * BN
-    total = sum_of_packets(own_ptr, own_ptr, count, parts_ptr, tile, 0, epoch, PART, PROTOCOL)
-    within = tl.arange(0, triton.next_power_of_2(PART))
-    tl.store(own_ptr + within, total.to(out_ptr.dtype.element_ty), mask=within < count)
-    send_packets_to_all(own_ptr, 0, count, sums_ptr, tile, 0, epoch, PART, PROTOCOL)
-    store_rows(out_ptr + first.to(tl.int64) * N, total, within, count, tile, N, BN)
-    for step in range(1, ADDERS):
-        sender = (own + step) % ADDERS
-        first, count = part_of_rank(M, sender, ADDERS, BN)
-        sum_ptr = receive_packets(tile_ptr + first * BN, count, sums_ptr, tile, 0, sender, epoch, PART, PROTOCOL)
-        value = tl.load(sum_ptr + within, mask=within < count, other=0.0)
-        store_rows(out_ptr + first.to(tl.int64) * N, value, within, count, tile, N, BN)
+    within = tl.arange(0, BM * BN)
+    col = tile * BN + within % BN
+    target_ptr = out_ptr + (within // BN).to(tl.int64) * N + col
+    tl.store(target_ptr, total.to(out_ptr.dtype.element_ty), mask=(within < count) & (col < N))
 
 
 @ditron.jit(do_not_specialize=["epoch"])
@@ -108,7 +44,6 @@ def gemm_ar_small_kernel(
     out_ptr,
     tiles_ptr,
     boxes_ptr,
-    sums_ptr,
     M,
     N,
     K,
@@ -118,7 +53,6 @@ def gemm_ar_small_kernel(
     BK: tl.constexpr,
     B_IS_KN: tl.constexpr,
     PROTOCOL: tl.constexpr,
-    ADDERS: tl.constexpr,
 ):
     """A program for each ``BN`` columns: A times the transpose of B there, summed over ranks.
 
@@ -136,10 +70,7 @@ def gemm_ar_small_kernel(
     tile_ptr = tiles_ptr + tile.to(tl.int64) * (BM * BN)
     at = tl.arange(0, BN)[:, None] + tl.arange(0, BM)[None, :] * BN
     tl.store(tile_ptr + at, acc.to(out_ptr.dtype.element_ty))
-    if ADDERS > 1:
-        exchange_parts(out_ptr, tile_ptr, boxes_ptr, sums_ptr, tile, M, N, epoch, BM, BN, ADDERS, PROTOCOL)
-    else:
-        exchange_tile(out_ptr, tile_ptr, boxes_ptr, tile, M, N, epoch, BM, BN, PROTOCOL)
+    exchange_tile(out_ptr, tile_ptr, boxes_ptr, tile, M, N, epoch, BM, BN, PROTOCOL)
 
 
 @ditron.jit(do_not_specialize=["epoch"])
@@ -165,43 +96,33 @@ def gemm_ar_row_kernel(
     exchange_tile(out_ptr, tile_ptr, boxes_ptr, tile, 1, N, epoch, 1, BN, PROTOCOL)
 
 
-def sample(ranks: int, generator: torch.Generator) -> dict[str, Any]:
-    """Arguments for the checker: rows that every rank adds, or each a part."""
-    adders = ranks if torch.rand(1, generator=generator) < 0.5 else 1
-    operands = {"a": "bf16[5, 48]", "b": "bf16[40, 48]", "out": "bf16[5, 40]"}
-    return operands | {"block": (32, 32), "adders": adders}
-
-
 @ditron.program(
     example={"a": "bf16[16, 3584]", "b": "bf16[8192, 3584]", "out": "bf16[16, 8192]"},
-    sample_args=sample,
+    sample_args=lambda ranks: {
+        "a": "bf16[5, 48]",
+        "b": "bf16[40, 48]",
+        "out": "bf16[5, 40]",
+        "block": (32, 32),
+    },
     max_nodes=1,
 )
-def gemm_ar_small_program(
-    a, b, out, *, b_is_kn=False, rows=16, block=(64, 256), num_warps=4, stages=4, protocol="ll", adders=1
-):
+def gemm_ar_small_program(a, b, out, *, b_is_kn=False, rows=16, block=(64, 256), num_warps=4, stages=4, protocol="ll"):
     """``out`` [M, N] = sum over ranks of ``a`` [M, K] times ``b`` [N, K] transposed; M is at most ``rows``,
     a power of two, 16 or more.
 
-    ``b`` is ``[K, N]`` if b_is_kn. ``adders``: 1, every rank is sent every tile and adds it, or the number of ranks:
-    each adds a part of every tile's rows and sends the sum to all.
+    ``b`` is ``[K, N]`` if b_is_kn.
     """
     (M, N), K = out.shape, a.shape[1]
     BM, (BN, BK) = rows, block
     tiles = dh.cdiv(N, BN)
     unsummed = dh.empty(tiles * BM * BN, dtype=out.dtype, name="tiles")
-    if adders > 1:
-        part = -(-BM // adders) * BN
-        boxes, sums = (packet_boxes(tiles, part, out.dtype, name, halves=1) for name in ("parts", "sums"))
-    else:
-        boxes, sums = packet_boxes(tiles, BM * BN, out.dtype), None
+    boxes = packet_boxes(tiles, BM * BN, out.dtype)
     gemm_ar_small_kernel[(tiles,)](
         TensorDescriptor.from_tensor(a, [BM, BK]),
         TensorDescriptor.from_tensor(b, [BK, BN] if b_is_kn else [BN, BK]),
         out,
         unsummed,
         boxes,
-        sums,
         M,
         N,
         K,
@@ -211,7 +132,6 @@ def gemm_ar_small_program(
         BK=BK,
         B_IS_KN=b_is_kn,
         PROTOCOL=protocol,
-        ADDERS=adders,
         num_warps=num_warps,
         num_stages=stages,
     )
@@ -267,5 +187,7 @@ def fused_candidates(problem: Problem) -> Iterator[Options]:
         return
     for columns, depth, stages in ((64, 128, 6), (64, 256, 4), (64, 128, 4)):
         if stages * depth * (max(problem.rows, 16) + columns) * problem.itemsize < 224 << 10:
-            for protocol in ("ll", "ll128") if problem.rows > 16 else ("ll",):
+            for protocol in (
+                ("ll", "ll128") if problem.rows > 16 or problem.rows == 16 and problem.ranks > 2 else ("ll",)
+            ):
                 yield {"algorithm": "fused", "block": (columns, depth), "stages": stages, "protocol": protocol}

@@ -133,8 +133,8 @@ def grouped_mm_program(
     stages=4,
     maxnreg=None,
 ):
-    """``out`` [max_rows, N] = ``rows`` [max_rows, K] times their experts' matrices of ``w`` [experts * N, K] transposed,
-    or with ``w_is_kn`` of ``w`` [experts * K, N].
+    """``out`` [max_rows, N] = ``rows`` [max_rows, K] times their experts' matrices of ``w`` [experts * N, K]
+    transposed, or with ``w_is_kn`` of ``w`` [experts * K, N].
 
     ``tiles`` and ``num_tiles``: of a plan for ``block[0]`` rows in a tile. ``whole_k``: K is a multiple of
     ``block[2]``. ``swap_ab``: as of :func:`ditron.kernels.grouped.grouped_product`. ``scale_rows`` [max_rows, K / 128]

@@ -137,13 +137,13 @@ def moe_rs_program(
     """``out`` [tokens, H] = own tokens' part of the sum over ranks and routes of ``y`` by ``route_weight``, where ``y``
     [max_rows, H] = ``rows`` [max_rows, K] times their experts' matrices of ``w`` [experts * H, K] transposed.
 
-    ``token_ranks``, ``route_row``, ``route_weight``, ``tiles`` and ``num_tiles``: of a plan for ``block[0]`` rows in a tile. With
-    ``to_all`` all ranks' tokens are ``out``'s. Memory is kept for up to ``capacity`` rows of it. Columns are divided
-    into chunks of ``chunk_tiles`` tiles. With ``overlap`` the product goes by chunks, and ``beside`` programs, which
-    fit next to those of the product, add all but the last. ``adders`` programs add what is left when the product is
-    done, ``splits`` of them the columns of a chunk. A program adds ``sums`` tokens and columns at a time. ``swap_ab``:
-    as of :func:`ditron.kernels.grouped.grouped_product`. ``scale_rows`` [max_rows, K / 128] and ``scale_w``
-    [experts * H / 128, K / 128]: of quantized ``rows`` and ``w``.
+    ``token_ranks``, ``route_row``, ``route_weight``, ``tiles`` and ``num_tiles``: of a plan for ``block[0]`` rows in a
+    tile. With ``to_all`` all ranks' tokens are ``out``'s. Memory is kept for up to ``capacity`` rows of it. Columns are
+    divided into chunks of ``chunk_tiles`` tiles. With ``overlap`` the product goes by chunks, and ``beside`` programs,
+    which fit next to those of the product, add all but the last. ``adders`` programs add what is left when the product
+    is done, ``splits`` of them the columns of a chunk. A program adds ``sums`` tokens and columns at a time.
+    ``swap_ab``: as of :func:`ditron.kernels.grouped.grouped_product`. ``scale_rows`` [max_rows, K / 128] and
+    ``scale_w`` [experts * H / 128, K / 128]: of quantized ``rows`` and ``w``.
     """
     (tokens, H), K = out.shape, rows.shape[1]
     BM, BN, BK = block
@@ -184,7 +184,21 @@ def moe_rs_program(
         num_stages=stages,
         **({} if maxnreg is None else {"maxnreg": maxnreg}),
     )
-    of_sums = (y, out, inbox, token_ranks, route_row, route_weight, counts, sent, done, tokens, capacity, H, chunk_tiles)
+    of_sums = (
+        y,
+        out,
+        inbox,
+        token_ranks,
+        route_row,
+        route_weight,
+        counts,
+        sent,
+        done,
+        tokens,
+        capacity,
+        H,
+        chunk_tiles,
+    )
     options = {"BN": BN, "SLOTS": slots, "TB": sums[0], "CB": sums[1], "TOP_K": top_k, "RANKS": num_ranks}
     options |= {"ALL": to_all, "num_warps": sum_warps, "maxnreg": sum_registers}
     if overlap:  # when all of the product's programs have their place

@@ -229,11 +229,11 @@ def _with_one_buffer(
             moved[place] = buffer, size
             size += -(-tensor.nbytes // _ALIGNMENT) * _ALIGNMENT
     shapes = [(tuple(made[place - operands].shape), made[place - operands].dtype) for place in kept]
-    return (
-        tuple([_Step(step.call, tuple([moved.get(place, (place, more)) for place, more in step.leaves])) for step in steps]),
-        (*shapes, ((size,), torch.uint8)),
-        tuple([moved[place][0] if place in moved else place for place in results]),
-    )
+    relocated = [
+        _Step(step.call, tuple([moved.get(place, (place, more)) for place, more in step.leaves])) for step in steps
+    ]
+    where = tuple([moved[place][0] if place in moved else place for place in results])
+    return tuple(relocated), (*shapes, ((size,), torch.uint8)), where
 
 
 def _is_capturing(group: Group) -> bool:

@@ -4,10 +4,17 @@ from __future__ import annotations
 
 import pytest
 import torch
+import triton.language as tl
+from fake_cuda import machine
 
 import ditron
 import ditron.host as dh
+import ditron.language as dl
 from ditron import SimulationError
+
+# ruff: noqa: F811 - a test takes the fixture by its name
+
+__all__ = ["machine"]
 
 
 @ditron.program
@@ -64,3 +71,52 @@ def test_different_dtypes_are_an_error():
 
     with pytest.raises(SimulationError, match="(float32|int32).* and (float32|int32)"):
         ditron.sim.run(main, ranks=2)
+
+
+@ditron.jit
+def double_kernel(x_ptr, out_ptr, n, BLOCK: tl.constexpr, ADD_RANK: tl.constexpr):
+    i = tl.program_id(0) * BLOCK + tl.arange(0, BLOCK)
+    more = dl.rank() if ADD_RANK else 0
+    tl.store(out_ptr + i, 2 * tl.load(x_ptr + i, mask=i < n) + more, mask=i < n)
+
+
+@ditron.program
+def double(x, out, *, add_rank=False, scratch=False):
+    if scratch:
+        dh.copy(x[:3], dh.symm_empty(4, dtype=torch.float32, name="scratch")[:3])
+    n = x.shape[0]
+    double_kernel[(dh.cdiv(n, 16),)](x, out, n, BLOCK=16, ADD_RANK=add_rank)
+
+
+def test_a_local_program_is_of_one_rank():
+    """Some ranks call it, as often and with what they like."""
+
+    def main():
+        ditron.init()
+        for rows in range(1, 1 + 20 * ditron.rank(), 7):
+            x = torch.arange(rows, dtype=torch.float32)
+            double(x, out := torch.zeros(rows))
+            assert torch.equal(out, 2 * x)
+        call(4)
+
+    ditron.sim.run(main, ranks=3)
+
+
+@pytest.mark.parametrize("what", ["add_rank", "scratch"])
+def test_what_asks_for_the_rank_or_allocates_is_not_local(what):
+    def main():
+        ditron.init()
+        rows = 3 + ditron.rank()
+        double(torch.zeros(rows), torch.zeros(rows), **{what: True})
+
+    with pytest.raises(SimulationError, match="all ranks call a program with the same shapes"):
+        ditron.sim.run(main, ranks=2)
+
+
+@pytest.mark.parametrize("options, barriers", [({}, 0), ({"add_rank": True}, 1), ({"scratch": True}, 2)])
+def test_on_gpus_a_local_program_waits_for_no_rank(machine, monkeypatch, options, barriers):
+    waited = []
+    monkeypatch.setattr(type(machine.group), "barrier", lambda group: waited.append(1))
+    for _ in range(2):
+        double(torch.zeros(32), torch.zeros(32), **options)
+    assert len(waited) == barriers

@@ -155,6 +155,154 @@ def test_operands_that_the_program_does_not_see_are_not_compared_and_not_remembe
     assert len(bodies) == 3 and len(machine.group.repeated) == 1
 
 
+@repeated.repeatable
+def gather_twice(x, *, group=None):
+    with group:
+        return kernels.all_gather(kernels.all_gather(x))
+
+
+def test_operators_within_an_operator_are_its_steps(machine, bodies):
+    """Between them there is memory of this call; the first of them alone is remembered, too."""
+    results = []
+    for _ in range(3):
+        x = torch.randn(64)
+        results.append(gather_twice(x))
+        (first, between), (again, last) = (entry[2][:2] for entry in machine.triton.launches[-2:])
+        assert (first, between, last) == (x.data_ptr(), again, results[-1].data_ptr())
+        assert results[-1].shape == (RANKS * RANKS * 64,)
+    assert len({result.data_ptr() for result in results}) == 3
+    kernels.all_gather(x)
+    assert bodies == ["ll_gather_program"] * 2
+
+
+@repeated.repeatable
+def gather_changed(x, *, group=None):
+    with group:
+        return kernels.all_gather(kernels.all_gather(x) + 1)
+
+
+@repeated.repeatable
+def gather_and_change(x, *, group=None):
+    with group:
+        return kernels.all_gather(x) + 1
+
+
+@repeated.repeatable
+def gather_behind_a_program(x, *, group=None):
+    out = x.new_empty(RANKS * 64)
+    with group:
+        ll_gather_program(x, out.view(RANKS, -1), 64, block=64)
+        return kernels.all_gather(out)
+
+
+@repeated.repeatable
+def gather_unlike(x, *, group=None):
+    with group:
+        return kernels.all_gather(kernels.all_gather(x), out=x.new_empty(RANKS * RANKS * 64 + 8)[:-8])
+
+
+@repeated.repeatable
+def gather_and_add(x, bias, *, group=None):
+    out = repeated.scratch((RANKS, 64), x)
+    with group:
+        repeated.run_step(ll_gather_program, x, out, 64, block=64)
+    return out.add_(bias)
+
+
+@repeated.repeatable
+def gather_and_add_one(x, *, group=None):
+    return gather_and_add(x, torch.ones(64), group=group)
+
+
+@pytest.mark.parametrize(
+    "operator, launches",
+    [
+        (gather_changed, 2),
+        (gather_and_change, 1),
+        (gather_behind_a_program, 2),
+        (gather_unlike, 2),
+        (gather_and_add_one, 1),
+    ],
+)
+def test_what_is_not_only_steps_is_done_in_each_call(machine, bodies, operator, launches):
+    for _ in range(3):
+        machine.triton.launches.clear()
+        operator(torch.randn(64))
+        assert len(machine.triton.launches) == launches
+    assert operator.__name__ not in {key[0] for key in machine.group.repeated}
+
+
+@repeated.repeatable
+def gather_both(x, y, out, *, group=None):
+    with group:
+        return [kernels.all_gather(x), kernels.all_gather(y, out=out)]
+
+
+def test_no_step_runs_before_it_is_known_that_all_can(machine, bodies):
+    x, y, out = torch.randn(64), torch.randn(64), torch.empty(RANKS * 64)
+    for _ in range(2):
+        first, second = gather_both(x, y, out)
+        assert second is out and [entry[2][1] for entry in machine.triton.launches[-2:]] == [
+            first.data_ptr(),
+            out.data_ptr(),
+        ]
+    assert len(bodies) == 2
+    machine.triton.launches.clear()
+    with pytest.raises(DitronError, match="out overlaps x in memory"):
+        gather_both(x, out[:64], out)
+    assert len(machine.triton.launches) == 1  # of the operator's body, none of what was remembered
+
+
+@repeated.repeatable
+def gather_first_of(tensors, *, group=None):
+    out = tensors[0].new_empty(RANKS, 64)
+    with group:
+        repeated.run_step(ll_gather_program, tensors[0], out, 64, block=64)
+    return out
+
+
+def test_of_lists_not_all_is_used(machine, bodies):
+    for _ in range(3):
+        tensors = [torch.randn(64), torch.randn(3)]
+        assert addresses_of(machine, gather_first_of(tensors)) == tensors[0].data_ptr()
+    gather_first_of([torch.randn(64), torch.randn(4)])
+    assert len(bodies) == 2
+
+
+def addresses_of(machine, result):
+    """Of the operand, where the result is what the last kernel wrote."""
+    operand, written = addresses(machine)
+    assert written == result.data_ptr()
+    return operand
+
+
+def test_experts(machine, bodies):
+    """A layer is remembered as one call, with one buffer for all that lies between its programs, and its operators."""
+    experts, tokens, H, inner = 2 * RANKS, 16, 64, 32
+    options = {"num_experts": experts}
+    for algorithm, programs in (("gathered", 3), ("dispatched", 6)):
+        bodies.clear()
+        for call in range(3):
+            x = torch.randn(tokens, H).bfloat16()
+            ids = torch.rand(tokens, experts).topk(2).indices.int()
+            weights = torch.rand(tokens, 2)
+            w13, w2 = torch.randn(2, 2 * inner, H).bfloat16(), torch.randn(2, H, inner).bfloat16()
+            machine.triton.launches.clear()
+            y = kernels.ep_moe(x, ids, weights, w13, w2, **options, algorithm=algorithm)
+            assert y.shape == (tokens, H)
+            names = [entry[0].name for entry in machine.triton.launches]
+            kinds = names if call == 0 else kinds
+            assert names == kinds
+            given = {value for entry in machine.triton.launches for value in flat(entry[2])}
+            assert {t.data_ptr() for t in (x, ids, weights, w13, w2, y)} <= given
+        assert len(bodies) == programs
+
+
+def flat(values):
+    for value in values:
+        yield from flat(value) if isinstance(value, tuple) else (value,)
+
+
 def test_memory_that_was_given_back_is_not_used(machine, bodies):
     x, splits = torch.randn(30, 4), torch.tensor([10] * RANKS)
     for _ in range(2):

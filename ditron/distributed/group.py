@@ -62,6 +62,7 @@ class Group:
         self.packets: dict[int, PacketMemory] = {}  # of symm_packets, by address
         self.choices: Any = None  # of ditron.tuning, from the first operator on
         self.repeated: dict[Any, Any] = {}  # of ditron.kernels.repeated: what calls of operators run again
+        self.recorded: dict[Any, int] = {}  # there, too: how often calls were recorded in vain
 
     def __enter__(self) -> Group:
         state.enter(self)

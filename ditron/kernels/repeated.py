@@ -24,6 +24,7 @@ from ditron.kernels.operands import in_group
 __all__ = ["repeatable", "run_step", "scratch"]
 
 _MOST = 1024  # kinds of calls of a group that are remembered
+_TRIES = 3  # to record a call of a kind: the first one may tune, or allocate
 _ALIGNMENT = 512  # bytes, of a tensor within a buffer: as torch's allocator aligns tensors of their own
 
 P = ParamSpec("P")
@@ -42,7 +43,6 @@ class _Recording:
         """Add what an operator has done that this one has called, and what that has returned."""
         self.runs += other.runs
         self.made += [*other.made, *results]
-        self.is_whole &= other.is_whole
 
 
 class _Recordings(threading.local):
@@ -92,22 +92,33 @@ def repeatable(function: Callable[P, R]) -> Callable[P, R]:
         # Within another operator, which has not run before, the steps are recorded as those of that one, too.
         if again is not None and outer is None and (result := again(_tensors_of(values))) is not None:
             return result
-        _recordings.latest = recording = _Recording()
+        # Operators within one that cannot be remembered are remembered one by one.
+        recording = _Recording() if found.recorded.get(key, 0) < _TRIES else None
+        _recordings.latest = recording
         try:
             result = function(*args, group=found, **options)
         finally:
             _recordings.latest = outer
-        made = None if _is_capturing(found) else _again(found, recording, values, result)
-        if again is None and made is not None:  # in a capture a choice may be made for it alone
-            if len(found.repeated) >= _MOST:
-                found.repeated.clear()
-            found.repeated[key] = made
+        made = None
+        if recording is not None and not _is_capturing(found):  # in a capture a choice may be made for it alone
+            made = _again(found, recording, values, result)
+            if made is None:
+                _keep(found.recorded, key, found.recorded.get(key, 0) + 1)
+            elif again is None:
+                _keep(found.repeated, key, made)
         if outer is not None:
-            recording.is_whole &= made is not None
-            outer.take(recording, result if isinstance(result, (tuple, list)) else (result,))
+            outer.is_whole &= made is not None
+            if recording is not None:
+                outer.take(recording, result if isinstance(result, (tuple, list)) else (result,))
         return result
 
     return call
+
+
+def _keep(kinds: dict[Any, Any], key: Any, value: Any) -> None:
+    if len(kinds) >= _MOST:
+        kinds.clear()
+    kinds[key] = value
 
 
 @dataclass(frozen=True)

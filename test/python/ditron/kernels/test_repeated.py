@@ -225,11 +225,32 @@ def gather_and_add_one(x, *, group=None):
     ],
 )
 def test_what_is_not_only_steps_is_done_in_each_call(machine, bodies, operator, launches):
-    for _ in range(3):
+    for _ in range(5):
         machine.triton.launches.clear()
         operator(torch.randn(64))
         assert len(machine.triton.launches) == launches
     assert operator.__name__ not in {key[0] for key in machine.group.repeated}
+
+
+def test_within_what_is_not_remembered_operators_are(machine, bodies):
+    """When it has been recorded in vain a few times."""
+    for _ in range(repeated._TRIES):
+        gather_changed(torch.randn(64))
+    assert len(bodies) == 2 * repeated._TRIES
+    for _ in range(2):
+        result = gather_changed(torch.randn(64))
+        assert addresses(machine)[1] == result.data_ptr()
+    assert len(bodies) == 2 * repeated._TRIES
+
+    @repeated.repeatable
+    def outer(x, *, group=None):
+        return gather_changed(x, group=group)
+
+    for _ in range(repeated._TRIES + 2):
+        machine.triton.launches.clear()
+        outer(torch.randn(64))
+        assert len(machine.triton.launches) == 2
+    assert {key[0] for key in machine.group.repeated} == {"all_gather"}
 
 
 @repeated.repeatable

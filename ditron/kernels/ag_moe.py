@@ -32,8 +32,8 @@ from ditron.kernels.operands import (
     in_group,
     reaches_by_tma,
     result,
-    with_rows,
 )
+from ditron.kernels.padding import padded
 from ditron.kernels.pushes import ShardPushes
 from ditron.kernels.repeated import repeatable, run_step
 from ditron.kernels.routing import Plan, tables_on_host
@@ -449,7 +449,8 @@ def ag_moe_rows(
                 f"{plan.experts}"
             )
         if tokens < planned:  # places are by how many each rank may have
-            x, scale_x, tokens = with_rows(x, planned), with_rows(scale_x, planned), planned
+            x, tokens = padded(x, planned), planned
+            scale_x = None if scale_x is None else padded(scale_x, planned)
         algorithm, schedule = tuned_for_plan("ag_moe", group, plan, num_experts, algorithm, schedule, w)
         algorithm = algorithm or _algorithm(x.nbytes)
         if algorithm not in ("copied", "stored"):

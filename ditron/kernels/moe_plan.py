@@ -15,6 +15,7 @@ from ditron.kernels.dispatch import torch_operator
 from ditron.kernels.exchange import WORDS_OF_THREAD
 from ditron.kernels.expert_schedules import block_rows, groups_of_stages
 from ditron.kernels.operands import aligned, capacity_for, in_group, require_tensor
+from ditron.kernels.padding import padded
 from ditron.kernels.plan_nodes import moe_plan_nodes_program
 from ditron.kernels.plan_programs import moe_plan_program
 from ditron.kernels.repeated import repeatable, run_step
@@ -136,9 +137,8 @@ def moe_plan_tables(
         if stage_groups is None:
             stage_groups = groups_of_stages(ranks, ranks * tokens * top_k // num_experts)
         if given < tokens:
-            padding = (0, 0, 0, tokens - given)
-            topk_ids = torch.nn.functional.pad(topk_ids, padding, value=-1)
-            topk_weights = None if topk_weights is None else torch.nn.functional.pad(topk_weights.detach(), padding)
+            topk_ids = padded(topk_ids, tokens, fill=-1)
+            topk_weights = None if topk_weights is None else padded(topk_weights.detach(), tokens)
         program = moe_plan_program if len(group.nodes) == 1 else moe_plan_nodes_program
         check_schedule("moe_plan", schedule, program)
         sizes = _sizes(group, tokens, top_k, experts, schedule)

@@ -24,7 +24,6 @@ __all__ = [
     "result",
     "vector_operand",
     "weight_layout",
-    "with_rows",
 ]
 
 DTYPES = (torch.bfloat16, torch.float16, torch.float32)
@@ -125,15 +124,6 @@ def _block_scales(
             )
     if a.dtype == torch.float8_e4m3fn and a.shape[1] % SCALE_BLOCK:
         raise DitronError(f"{what}: K of float8_e4m3fn must be a multiple of {SCALE_BLOCK}, got {a.shape[1]}")
-
-
-def with_rows(tensor: torch.Tensor | None, rows: int) -> torch.Tensor | None:
-    """A matrix with zeros behind its rows, so that there are ``rows``; of any dtype."""
-    if tensor is None:
-        return None
-    padded = tensor.new_zeros(rows, *tensor.shape[1:])
-    padded[: len(tensor)] = tensor
-    return padded
 
 
 def vector_operand(what: str, group: Group, x: torch.Tensor, *, quantized: bool = False) -> None:

@@ -136,12 +136,13 @@ class _Step:
 class _Again:
     """An operator's steps with other operands, results and scratch. Tensors have places: operands, then what is made.
 
-    ``made``: shapes and dtypes. ``results``: places, in a ``form`` of tuple or list, or one without a form.
+    ``made``: shapes and dtypes. ``results``: places, and how many rows of what is there, or None for all of it; in a
+    ``form`` of tuple or list, or one without a form.
     """
 
     steps: tuple[_Step, ...]
     made: tuple[tuple[tuple[int, ...], torch.dtype], ...]
-    results: tuple[int, ...]
+    results: tuple[tuple[int, int | None], ...]
     form: type | None
     device: torch.device
 
@@ -162,7 +163,7 @@ class _Again:
             if step.call.takes_tensors:
                 arguments = [more if place < 0 else values[place] for place, more in step.leaves]
             step.call.at(addresses, arguments)
-        found = [values[place] for place in self.results]
+        found = [values[place] if rows is None else values[place][:rows] for place, rows in self.results]
         return found[0] if self.form is None else self.form(found)
 
 
@@ -181,8 +182,10 @@ def _again(group: Group, recording: _Recording, values: tuple, result: Any) -> _
     if not recording.runs or not recording.is_whole or not all(isinstance(value, torch.Tensor) for value in results):
         return None
     operands = _tensors_of(values)
+    whole = [next((made for made in recording.made if _is_beginning(tensor, made)), tensor) for tensor in results]
+    rows = [len(tensor) if tensor.shape != base.shape else None for tensor, base in zip(results, whole, strict=True)]
     made: list[torch.Tensor] = []
-    for tensor in (*results, *recording.made):
+    for tensor in (*whole, *recording.made):
         if not any(tensor is value for value in operands) and not any(_is_same(tensor, other) for other in made):
             made.append(tensor)
     everything = [*operands, *made]
@@ -208,10 +211,11 @@ def _again(group: Group, recording: _Recording, values: tuple, result: Any) -> _
     given = {id(value) for value in values}
     if any(place not in used and id(value) in given for place, value in enumerate(operands) if _is_tensor(value)):
         return None  # no program would see that it overlaps a result; of lists, not all are
-    where = [next(place for place, value in enumerate(everything) if _is_same(value, tensor)) for tensor in results]
+    where = [next(place for place, value in enumerate(everything) if _is_same(value, tensor)) for tensor in whole]
     if not used.issuperset(where):
         return None  # something else has written it
-    return _Again(*_with_one_buffer(steps, made, len(operands), where), form, group.device)
+    steps, shapes, where = _with_one_buffer(steps, made, len(operands), where)
+    return _Again(tuple(steps), shapes, tuple(zip(where, rows, strict=True)), form, group.device)
 
 
 def _is_tensor(value: Any) -> bool:
@@ -226,13 +230,23 @@ def _is_same(value: Any, tensor: torch.Tensor) -> bool:
     )
 
 
+def _is_beginning(tensor: torch.Tensor, whole: torch.Tensor) -> bool:
+    """Whether it is the first rows of ``whole``, and not all of them."""
+    return (
+        tensor.ndim > 0
+        and tensor.is_contiguous()
+        and (tensor.data_ptr(), tensor.dtype, tensor.shape[1:]) == (whole.data_ptr(), whole.dtype, whole.shape[1:])
+        and len(tensor) < len(whole)
+    )
+
+
 def _with_one_buffer(
     steps: list[_Step], made: list[torch.Tensor], operands: int, results: list[int]
-) -> tuple[tuple[_Step, ...], tuple, tuple[int, ...]]:
+) -> tuple[list[_Step], tuple, list[int]]:
     """Steps, what is made, and places of results, where one buffer stands for all that is made but for results."""
     kept = [place for place in range(operands, operands + len(made)) if place in results]
     if any(step.call.takes_tensors for step in steps) or len(made) - len(kept) < 2:
-        return tuple(steps), tuple([(tuple(tensor.shape), tensor.dtype) for tensor in made]), tuple(results)
+        return steps, tuple([(tuple(tensor.shape), tensor.dtype) for tensor in made]), results
     moved: dict[int, tuple[int, int]] = {place: (operands + index, 0) for index, place in enumerate(kept)}
     size, buffer = 0, operands + len(kept)
     for place, tensor in enumerate(made, operands):
@@ -243,8 +257,8 @@ def _with_one_buffer(
     relocated = [
         _Step(step.call, tuple([moved.get(place, (place, more)) for place, more in step.leaves])) for step in steps
     ]
-    where = tuple([moved[place][0] if place in moved else place for place in results])
-    return tuple(relocated), (*shapes, ((size,), torch.uint8)), where
+    where = [moved[place][0] if place in moved else place for place in results]
+    return relocated, (*shapes, ((size,), torch.uint8)), where
 
 
 def _is_capturing(group: Group) -> bool:

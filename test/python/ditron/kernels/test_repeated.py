@@ -301,7 +301,12 @@ def test_experts(machine, bodies):
     """A layer is remembered as one call, with one buffer for all that lies between its programs, and its operators."""
     experts, tokens, H, inner = 2 * RANKS, 16, 64, 32
     options = {"num_experts": experts}
-    for algorithm, programs in (("gathered", 3), ("dispatched", 6)):
+    for algorithm, most, programs in (
+        ("gathered", tokens, 3),
+        ("dispatched", tokens, 6),
+        ("gathered", tokens + 8, 6),  # ids, weights and tokens are padded
+        ("dispatched", tokens + 8, 9),
+    ):
         bodies.clear()
         launched = []
         for _ in range(3):
@@ -310,7 +315,7 @@ def test_experts(machine, bodies):
             weights = torch.rand(tokens, 2)
             w13, w2 = torch.randn(2, 2 * inner, H).bfloat16(), torch.randn(2, H, inner).bfloat16()
             machine.triton.launches.clear()
-            y = kernels.ep_moe(x, ids, weights, w13, w2, **options, algorithm=algorithm)
+            y = kernels.ep_moe(x, ids, weights, w13, w2, **options, algorithm=algorithm, max_tokens=most)
             assert y.shape == (tokens, H)
             launched.append([entry[0].name for entry in machine.triton.launches])
             given = {value for entry in machine.triton.launches for value in flat(entry[2])}

@@ -25,6 +25,7 @@ __all__ = ["repeatable", "run_step", "scratch"]
 
 _MOST = 1024  # kinds of calls of a group that are remembered
 _TRIES = 3  # to record a call of a kind: the first one may tune, or allocate
+_MOST_BYTES = 1 << 30  # between the steps of several operators: it is there for all of them at once
 _ALIGNMENT = 512  # bytes, of a tensor within a buffer: as torch's allocator aligns tensors of their own
 
 P = ParamSpec("P")
@@ -43,6 +44,9 @@ class _Recording:
         """Add what an operator has done that this one has called, and what that has returned."""
         self.runs += other.runs
         self.made += [*other.made, *results]
+        self.is_whole &= sum(tensor.nbytes for tensor in self.made) <= _MOST_BYTES
+        if not self.is_whole:  # nothing is kept longer than without a recording
+            self.made.clear()
 
 
 class _Recordings(threading.local):
@@ -106,10 +110,10 @@ def repeatable(function: Callable[P, R]) -> Callable[P, R]:
                 _keep(found.recorded, key, found.recorded.get(key, 0) + 1)
             elif again is None:
                 _keep(found.repeated, key, made)
-        if outer is not None:
-            outer.is_whole &= made is not None
-            if recording is not None:
-                outer.take(recording, result if isinstance(result, (tuple, list)) else (result,))
+        if outer is not None and made is None:
+            outer.is_whole = False
+        if outer is not None and recording is not None:
+            outer.take(recording, result if isinstance(result, (tuple, list)) else (result,))
         return result
 
     return call

@@ -175,6 +175,21 @@ def test_operators_within_an_operator_are_its_steps(machine, bodies):
     assert bodies == ["ll_gather_program"] * 2
 
 
+def test_much_memory_between_operators_is_not_kept(machine, bodies, monkeypatch):
+    """As much as both results take is kept, with one byte less the operators are remembered alone."""
+    for most, remembered in (
+        (768 * (1 + RANKS), {"gather_twice", "all_gather"}),
+        (768 * (1 + RANKS) - 1, {"all_gather"}),
+    ):
+        monkeypatch.setattr(repeated, "_MOST_BYTES", most)
+        machine.group.repeated.clear()
+        for _ in range(repeated._TRIES + 2):
+            machine.triton.launches.clear()
+            gather_twice(torch.randn(64))
+            assert len(machine.triton.launches) == 2
+        assert {key[0] for key in machine.group.repeated} == remembered
+
+
 @repeated.repeatable
 def gather_changed(x, *, group=None):
     with group:

@@ -161,9 +161,9 @@ class Program:
         call(leaves)
 
     def known_call(self, group: Group, args: tuple, constants: Mapping[str, Any]) -> Any:
-        """What runs calls with such arguments in a group, in which one has run."""
+        """What runs calls with such arguments in a group; None where none has run."""
         leaves, form = flatten(args)
-        return self._calls[group].get((form, argument_key(leaves), _constants_key(constants)))
+        return self._calls.get(group, {}).get((form, argument_key(leaves), _constants_key(constants)))
 
     def __get__(self, instance: Any, owner: type | None = None) -> Program:
         """As a method of ``instance``: a program of its own; what it reads of the object is constant in its trace."""

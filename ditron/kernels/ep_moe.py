@@ -9,7 +9,7 @@ import torch
 
 from ditron.distributed.torch_groups import AnyGroup, group_name, group_named
 from ditron.kernels.ag_moe import ag_moe
-from ditron.kernels.dispatch import is_plain_call, may_repeat
+from ditron.kernels.dispatch import may_repeat
 from ditron.kernels.ep_exchange import ep_combine, ep_dispatch
 from ditron.kernels.expert_activation import quantize_1x128, swiglu_rows, swiglu_rows_1x128
 from ditron.kernels.expert_schedules import block_rows
@@ -215,8 +215,8 @@ def _ep_moe(
     plan = moe_plan(topk_ids, topk_weights, group=group, **options)
     dispatched = is_over_nodes or algorithm == "dispatched"
     if dispatched and (missing := len(plan.errors) - x.shape[0]):  # places are by how many there may be
-        is_plain = is_plain_call((x, plan.route_weight))
-        x = padded(x, len(plan.errors)) if is_plain else torch.nn.functional.pad(x, (0, 0, 0, missing))
+        as_step = may_repeat((x, plan.route_weight))
+        x = padded(x, len(plan.errors)) if as_step else torch.nn.functional.pad(x, (0, 0, 0, missing))
     products = _quantized_products if is_quantized else _products
     scales = (scale_w13, scale_w2) if is_quantized else ()
     return products(x, w13, w2, plan, *scales, dispatched=dispatched, group=group)[: topk_ids.shape[0]]

@@ -13,11 +13,12 @@ from ditron.kernels.repeated import run_step, scratch
 __all__ = ["pad_program", "padded"]
 
 
-@ditron.jit(do_not_specialize=["n", "total"])
-def pad_kernel(x_ptr, out_ptr, n, total, FILL: tl.constexpr, BLOCK: tl.constexpr):
-    """``out`` [total] = ``x`` [n], and ``FILL`` behind it."""
+@ditron.jit(do_not_specialize=["given", "rows", "N"])
+def pad_kernel(x_ptr, out_ptr, given, rows, N, FILL: tl.constexpr, BLOCK: tl.constexpr):
+    """``out`` [rows, N] = ``x`` [given, N], and ``FILL`` behind it."""
     at = tl.program_id(0).to(tl.int64) * BLOCK + tl.arange(0, BLOCK)
-    tl.store(out_ptr + at, tl.load(x_ptr + at, mask=at < n, other=FILL), mask=at < total)
+    x = tl.load(x_ptr + at, mask=at < given.to(tl.int64) * N, other=FILL)
+    tl.store(out_ptr + at, x, mask=at < rows.to(tl.int64) * N)
 
 
 @ditron.program(
@@ -27,8 +28,8 @@ def pad_kernel(x_ptr, out_ptr, n, total, FILL: tl.constexpr, BLOCK: tl.constexpr
 )
 def pad_program(x, out, *, fill=0, block=4096):
     """``out`` [rows, N] = ``x`` [fewer rows, N], and rows of ``fill`` behind it."""
-    n, total = x.shape[0] * x.shape[1], out.shape[0] * out.shape[1]
-    pad_kernel[(dh.cdiv(total, block),)](x, out, n, total, FILL=fill, BLOCK=block)
+    given, (rows, N) = x.shape[0], out.shape
+    pad_kernel[(dh.cdiv(rows * N, block),)](x, out, given, rows, N, FILL=fill, BLOCK=block)
 
 
 def padded(matrix: torch.Tensor, rows: int, fill: int = 0) -> torch.Tensor:

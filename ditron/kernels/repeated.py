@@ -40,13 +40,19 @@ class _Recording:
     made: list[torch.Tensor] = field(default_factory=list)  # and not given away; kept, so that addresses differ
     is_whole: bool = True
 
-    def take(self, other: _Recording, results: tuple) -> None:
+    def take(self, other: _Recording, results: Iterable[Any]) -> None:
         """Add what an operator has done that this one has called, and what that has returned."""
-        self.runs += other.runs
-        self.made += [*other.made, *results]
-        self.is_whole &= sum(tensor.nbytes for tensor in self.made) <= _MOST_BYTES
-        if not self.is_whole:  # nothing is kept longer than without a recording
-            self.made.clear()
+        if self.is_whole:
+            self.runs += other.runs
+            self.made += [*other.made, *results]
+            if sum(tensor.nbytes for tensor in self.made) > _MOST_BYTES:
+                self.end()
+
+    def end(self) -> None:
+        """Record no more, and keep nothing longer than without a recording."""
+        self.is_whole = False
+        self.runs.clear()
+        self.made.clear()
 
 
 class _Recordings(threading.local):
@@ -64,14 +70,14 @@ def run_step(program: Program, *args: Any, **constants: Any) -> None:
     remembered.
     """
     program(*args, **constants)
-    if _recordings.latest is not None:
+    if _recordings.latest is not None and _recordings.latest.is_whole:
         _recordings.latest.runs.append((program, args, constants))
 
 
 def scratch(shape: tuple[int, ...], like: torch.Tensor, dtype: torch.dtype | None = None) -> torch.Tensor:
     """A new tensor that an operator's program uses and nobody reads later."""
     made = like.new_empty(shape, dtype=dtype)
-    if _recordings.latest is not None:
+    if _recordings.latest is not None and _recordings.latest.is_whole:
         _recordings.latest.made.append(made)
     return made
 
@@ -100,7 +106,8 @@ def repeatable(function: Callable[P, R]) -> Callable[P, R]:
         recording = _Recording() if found.recorded.get(key, 0) < _TRIES else None
         _recordings.latest = recording
         try:
-            result = function(*args, group=found, **options)
+            with found:
+                result = function(*args, group=found, **options)
         finally:
             _recordings.latest = outer
         made = None
@@ -111,7 +118,7 @@ def repeatable(function: Callable[P, R]) -> Callable[P, R]:
             elif again is None:
                 _keep(found.repeated, key, made)
         if outer is not None and made is None:
-            outer.is_whole = False
+            outer.end()
         if outer is not None and recording is not None:
             outer.take(recording, result if isinstance(result, (tuple, list)) else (result,))
         return result
@@ -199,6 +206,8 @@ def _again(group: Group, recording: _Recording, values: tuple, result: Any) -> _
     if any(not tensor.is_contiguous() or tensor.untyped_storage().nbytes() != tensor.nbytes for tensor in made):
         return None  # a part of what a program may write
     calls = [program.known_call(group, args, constants) for program, args, constants in recording.runs]
+    if None in calls:
+        return None  # it has run in another group
     steps = []
     for call, (_, args, _) in zip(calls, recording.runs, strict=True):
         leaves: list[tuple[int, int | float]] = []
@@ -215,6 +224,9 @@ def _again(group: Group, recording: _Recording, values: tuple, result: Any) -> _
     given = {id(value) for value in values}
     if any(place not in used and id(value) in given for place, value in enumerate(operands) if _is_tensor(value)):
         return None  # no program would see that it overlaps a result; of lists, not all are
+    written = {step.leaves[index][0] for step in steps for index in step.call.writes}
+    if len(steps) > 1 and any(0 <= place < len(operands) for place in written):
+        return None  # another step may be given what overlaps it
     where = [next(place for place, value in enumerate(everything) if _is_same(value, tensor)) for tensor in whole]
     if not used.issuperset(where):
         return None  # something else has written it

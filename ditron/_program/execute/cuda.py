@@ -127,6 +127,11 @@ class CudaCall:
         """Whether the program calls functions, with parts of its arguments."""
         return bool(self._runner.executable.functions)
 
+    @property
+    def writes(self) -> frozenset[int]:
+        """The indices of the arguments that the program may write."""
+        return self._shape.overlaps.writes
+
     def are_apart(self, bases: list) -> bool:
         """Whether tensors at these addresses are known not to overlap where the program writes one."""
         return self._shape.overlaps.are_apart(bases)

@@ -19,7 +19,14 @@ from ditron_compiler.ir.dialects import tt
 __all__ = ["LoadedProgram"]
 
 #: Operations of the dialect that concern one rank alone.
-_LOCAL = dialect.ProgramOp, dialect.LaunchOp, dialect.DimOp, dialect.TensorDescriptorOp
+_LOCAL = (
+    dialect.ProgramOp,
+    dialect.LaunchOp,
+    dialect.DimOp,
+    dialect.StrideOp,
+    dialect.SliceOp,
+    dialect.TensorDescriptorOp,
+)
 
 
 class LoadedProgram:

@@ -31,7 +31,7 @@ class OverlapCheck:
     """
 
     def __init__(self, name: str, names: Sequence[str], writes: frozenset[int], args: Sequence[Any]):
-        self._name, self._names, self._writes = name, names, writes
+        self._name, self._names, self.writes = name, names, writes
         spans = {index: span(*_bytes(value)) for index, value in enumerate(args) if not isinstance(value, (int, float))}
         self._args = tuple(None if isinstance(value, (int, float)) else _bytes(value) for value in args)
         self._pairs = [
@@ -61,7 +61,7 @@ class OverlapCheck:
         if (i, j, distance) in self._disjoint:
             return
         if overlap(*self._args[i], *self._args[j], distance):
-            target, other = (self._names[k] for k in ((j, i) if j in self._writes else (i, j)))
+            target, other = (self._names[k] for k in ((j, i) if j in self.writes else (i, j)))
             raise DitronError(
                 f"program {self._name!r}: arguments {self._names[i]!r} and {self._names[j]!r} overlap in "
                 f"memory, and the program writes {target!r}: give it tensors that do not overlap, such as "

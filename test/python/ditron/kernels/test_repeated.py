@@ -1,6 +1,7 @@
 """Calls of operators that are like one before: on a GPU that is not there, as far as the calls of its driver go."""
 
 import random
+import weakref
 
 import pytest
 import torch
@@ -274,19 +275,64 @@ def gather_both(x, y, out, *, group=None):
         return [kernels.all_gather(x), kernels.all_gather(y, out=out)]
 
 
-def test_no_step_runs_before_it_is_known_that_all_can(machine, bodies):
+def test_several_steps_of_which_one_writes_an_operand_are_not_remembered(machine, bodies):
+    """Another step could be given what overlaps it, which only the operator's body sees."""
     x, y, out = torch.randn(64), torch.randn(64), torch.empty(RANKS * 64)
-    for _ in range(2):
+    for _ in range(repeated._TRIES + 1):
         first, second = gather_both(x, y, out)
-        assert second is out and [entry[2][1] for entry in machine.triton.launches[-2:]] == [
-            first.data_ptr(),
-            out.data_ptr(),
-        ]
-    assert len(bodies) == 2
-    machine.triton.launches.clear()
+        assert second is out
+        written = [entry[2][1] for entry in machine.triton.launches[-2:]]
+        assert written == [first.data_ptr(), out.data_ptr()]
+    assert {key[0] for key in machine.group.repeated} == {"all_gather"}
     with pytest.raises(DitronError, match="out overlaps x in memory"):
         gather_both(x, out[:64], out)
-    assert len(machine.triton.launches) == 1  # of the operator's body, none of what was remembered
+    a = torch.randn(RANKS * 16, 32).bfloat16()
+    weight, summed = torch.randn(32, 32).bfloat16(), torch.empty_like(a)
+    for _ in range(2):
+        kernels.gemm_ar(a, weight, out=summed, algorithm="overlapped")
+    with pytest.raises(DitronError, match="out overlaps a in memory"):
+        kernels.gemm_ar(a, weight, out=a, algorithm="overlapped")
+
+
+def test_what_is_not_recorded_to_the_end_is_kept_no_longer(machine, bodies, monkeypatch):
+    monkeypatch.setattr(repeated, "_MOST_BYTES", 0)
+    kept = []
+
+    @repeated.repeatable
+    def gather_thrice(x, *, group=None):
+        for _ in range(3):
+            assert [each() for each in kept[:-1]] == [None] * (len(kept) - 1)
+            x = kernels.all_gather(x, group=group)
+            kept.append(weakref.ref(x))
+        return x
+
+    gather_thrice(torch.randn(64))
+    assert len(kept) == 3
+
+
+def test_in_a_group_that_is_not_the_current_one(machine, bodies):
+    """What an operator runs itself runs in its group, as what it calls does."""
+    other = FakeGroup()
+    other.heap, other.choices = FakeHeap(1 << 24), GroupChoices(None)
+    ids = torch.arange(32).view(16, 2).int() % (2 * RANKS)
+    operands = [torch.randn(16, 64).bfloat16(), ids, torch.rand(16, 2)]
+    operands += [torch.randn(2, 64, 64).bfloat16(), torch.randn(2, 64, 32).bfloat16()]
+    options = {"num_experts": 2 * RANKS, "algorithm": "dispatched", "max_tokens": 24}
+    for _ in range(3):
+        kernels.ep_moe(*operands, **options, group=other)
+    assert "_ep_moe" in {key[0] for key in other.repeated} and not machine.group.repeated
+    assert len(bodies) == 9
+
+
+def test_padded_tokens_with_tangents_are_an_error(machine, bodies):
+    with torch.autograd.forward_ad.dual_level():
+        x = torch.randn(16, 64).bfloat16()
+        dual = torch.autograd.forward_ad.make_dual(x, torch.ones_like(x))
+        ids = torch.arange(32).view(16, 2).int() % (2 * RANKS)
+        w13, w2 = torch.randn(2, 64, 64).bfloat16(), torch.randn(2, 64, 32).bfloat16()
+        options = {"num_experts": 2 * RANKS, "algorithm": "dispatched", "max_tokens": 24}
+        with pytest.raises(DitronError, match="no forward-mode derivative"):
+            kernels.ep_moe(dual, ids, None, w13, w2, **options)
 
 
 @repeated.repeatable

@@ -162,8 +162,10 @@ class Program:
 
     def known_call(self, group: Group, args: tuple, constants: Mapping[str, Any]) -> Any:
         """What runs calls with such arguments in a group; None where none has run."""
+        if (calls := self._calls.get(group)) is None:
+            return None
         leaves, form = flatten(args)
-        return self._calls.get(group, {}).get((form, argument_key(leaves), _constants_key(constants)))
+        return calls.get((form, argument_key(leaves), _constants_key(constants)))
 
     def __get__(self, instance: Any, owner: type | None = None) -> Program:
         """As a method of ``instance``: a program of its own; what it reads of the object is constant in its trace."""

@@ -18,7 +18,7 @@ from ditron.kernels.moe_plan import moe_plan
 from ditron.kernels.moe_rs import moe_rs
 from ditron.kernels.operands import SCALE_BLOCK, in_group, require_tensor
 from ditron.kernels.padding import padded
-from ditron.kernels.repeated import repeatable
+from ditron.kernels.repeated import repeatable_where_plain
 from ditron.kernels.routing import Plan
 from ditron.tuning.lookup import tuned
 from ditron.tuning.problem import Options, Problem
@@ -63,6 +63,7 @@ def ep_moe_candidates(problem: Problem) -> Iterator[Options]:
                 yield {"algorithm": algorithm, "block_m": rows}
 
 
+@repeatable_where_plain
 def ep_moe(
     x: torch.Tensor,
     topk_ids: torch.Tensor,
@@ -116,54 +117,6 @@ def ep_moe(
 
         y = ditron.kernels.ep_moe(x, topk_ids, topk_weights, w13, w2, num_experts=128)
     """
-    layer = _repeated if may_repeat((x, topk_ids, topk_weights, w13, w2, scale_w13, scale_w2, expert_map)) else _ep_moe
-    return layer(
-        x,
-        topk_ids,
-        topk_weights,
-        w13,
-        w2,
-        group=group,
-        num_experts=num_experts,
-        scale_w13=scale_w13,
-        scale_w2=scale_w2,
-        activation=activation,
-        parallel=parallel,
-        max_tokens=max_tokens,
-        expert_map=expert_map,
-        capacity=capacity,
-        rank_capacity=rank_capacity,
-        on_overflow=on_overflow,
-        renormalize=renormalize,
-        dropped=dropped,
-        block_m=block_m,
-        algorithm=algorithm,
-    )
-
-
-def _ep_moe(
-    x: torch.Tensor,
-    topk_ids: torch.Tensor,
-    topk_weights: torch.Tensor | None,
-    w13: torch.Tensor,
-    w2: torch.Tensor,
-    *,
-    num_experts: int,
-    scale_w13: torch.Tensor | None,
-    scale_w2: torch.Tensor | None,
-    activation: str,
-    parallel: str,
-    max_tokens: int | None,
-    expert_map: torch.Tensor | None,
-    capacity: int | None,
-    rank_capacity: int | None,
-    on_overflow: str,
-    renormalize: bool,
-    dropped: torch.Tensor | None,
-    block_m: int | None,
-    group: AnyGroup,
-    algorithm: str | None,
-) -> torch.Tensor:
     if activation != "swiglu":
         raise DitronError(f"ep_moe: unknown activation {activation!r}: expected 'swiglu'")
     require_tensor("ep_moe", "x", x)
@@ -220,9 +173,6 @@ def _ep_moe(
     products = _quantized_products if is_quantized else _products
     scales = (scale_w13, scale_w2) if is_quantized else ()
     return products(x, w13, w2, plan, *scales, dispatched=dispatched, group=group)[: topk_ids.shape[0]]
-
-
-_repeated = repeatable(_ep_moe)
 
 
 def _products(

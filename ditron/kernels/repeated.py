@@ -19,9 +19,10 @@ from ditron._jit.tracing import active
 from ditron._program.arguments import flatten
 from ditron._program.program import Program
 from ditron.distributed.group import Group
+from ditron.kernels.dispatch import may_repeat
 from ditron.kernels.operands import in_group
 
-__all__ = ["repeatable", "run_step", "scratch"]
+__all__ = ["repeatable", "repeatable_where_plain", "run_step", "scratch"]
 
 _MOST = 1024  # kinds of calls of a group that are remembered
 _TRIES = 3  # to record a call of a kind: the first one may tune, or allocate
@@ -85,7 +86,7 @@ def scratch(shape: tuple[int, ...], like: torch.Tensor, dtype: torch.dtype | Non
 def repeatable(function: Callable[P, R]) -> Callable[P, R]:
     """Make an operator remember its calls that are made of :func:`run_step`, on GPUs."""
     name = function.__name__
-    called = name.removeprefix("_").removesuffix("_1x128").removesuffix("_rows").removesuffix("_tables")
+    called = name.removesuffix("_1x128").removesuffix("_rows").removesuffix("_tables")
 
     @functools.wraps(function)
     def call(*args: Any, group: Any = None, **options: Any) -> Any:
@@ -122,6 +123,20 @@ def repeatable(function: Callable[P, R]) -> Callable[P, R]:
         if outer is not None and recording is not None:
             outer.take(recording, result if isinstance(result, (tuple, list)) else (result,))
         return result
+
+    return call
+
+
+def repeatable_where_plain(function: Callable[P, R]) -> Callable[P, R]:
+    """:func:`repeatable`, of an operator that is none of ``torch.ops`` but calls such: not where gradients are recorded
+    or torch traces what is called.
+    """
+    repeated = repeatable(function)
+
+    @functools.wraps(function)
+    def call(*args: Any, **options: Any) -> Any:
+        chosen: Any = repeated if may_repeat((*args, *options.values())) else function
+        return chosen(*args, **options)
 
     return call
 

@@ -104,7 +104,7 @@ def main() -> None:
 def rules(nbytes: int, machine: machines.Machine) -> Iterator[tuple[str, dict[str, float]]]:
     """What the rules of all_gather and all_reduce of two ranks say, and us by the table of what they choose from."""
     for rule, names in (
-        (schedules.by_size(nbytes, True), ("ll", "ll128", "stored", "copied")),
+        (schedules.by_size(nbytes, 2, True), ("ll", "ll128", "stored", "copied")),
         (all_reduce_by_size(nbytes, 2, True), ("ll", "ll128", "one_shot", "two_shot")),
     ):
         yield rule, {name: collective_us(name, nbytes, machine) for name in names}

@@ -19,9 +19,10 @@ import ditron
 import ditron.host as dh
 import ditron.language as dl
 from ditron.distributed.group import Group
-from ditron.kernels.all_gather import ll_gather_kernel
+from ditron.kernels.all_gather import ll128_gather_kernel, ll_gather_kernel
 from ditron.kernels.exchange import packet_boxes
-from ditron.kernels.schedules import block_for, by_size, check_tile_rows, has_tiles, sent_bytes
+from ditron.kernels.schedules import block_for, by_size, check_tile_rows, check_word_block, has_tiles, sent_bytes
+from ditron.kernels.words import WordBlock, word_boxes
 from ditron.tuning.problem import Options, Problem
 
 __all__ = ["MOST_ROWS", "ag_gemm_small_program", "divides_k", "split_k_candidates", "split_k_schedule"]
@@ -139,7 +140,7 @@ def split_k_kernel(
         "rows": 32,
         "block": (16, 16),
         "split": 2,
-        "gather_block": 32,
+        "num_ranks": ranks,
     },
     max_nodes=1,
 )
@@ -151,6 +152,7 @@ def ag_gemm_small_program(
     out,
     capacity,
     *,
+    num_ranks=4,
     b_is_kn=False,
     has_bias=False,
     rows=16,
@@ -158,7 +160,7 @@ def ag_gemm_small_program(
     split=2,
     num_warps=4,
     stages=STAGES,
-    gather_block=512,
+    gather_block=256,
     protocol="ll",
     is_early=False,
 ):
@@ -171,20 +173,35 @@ def ag_gemm_small_program(
     (M, N), K, elements = out.shape, a.shape[1], gathered.shape[1]
     BN, BK = block
     tiles = dh.cdiv(N, BN)
-    blocks = -(-capacity // gather_block)
-    boxes = packet_boxes(blocks, gather_block, a.dtype)
-    ll_gather_kernel[(dh.cdiv(elements, gather_block),)](
-        a,
-        gathered,
-        boxes,
-        elements,
-        blocks,
-        dh.epoch(),
-        BLOCK=gather_block,
-        PROTOCOL=protocol,
-        TRIGGERS=is_early,
-        num_warps=4,
-    )
+    if protocol == "ll":
+        by = WordBlock.of(gather_block, a.dtype)
+        kept = by.words_for(capacity)
+        ll_gather_kernel[(dh.cdiv(elements, by.elements),)](
+            a,
+            gathered,
+            word_boxes(kept),
+            elements,
+            kept,
+            dh.epoch(),
+            WORDS=by.words,
+            RANKS=num_ranks,
+            TRIGGERS=is_early,
+            num_warps=by.num_warps,
+        )
+    else:
+        blocks = -(-capacity // gather_block)
+        boxes = packet_boxes(blocks, gather_block, a.dtype)
+        ll128_gather_kernel[(dh.cdiv(elements, gather_block),)](
+            a,
+            gathered,
+            boxes,
+            elements,
+            blocks,
+            dh.epoch(),
+            BLOCK=gather_block,
+            TRIGGERS=is_early,
+            num_warps=4,
+        )
     split_k_kernel[(tiles * split,)](
         TensorDescriptor(gathered, [M, K], [K, 1], [rows, BK]),
         TensorDescriptor.from_tensor(b, [BK, BN] if b_is_kn else [BN, BK]),
@@ -234,15 +251,18 @@ def split_k_schedule(group: Group, rows: int, N: int, a: torch.Tensor, given: Op
     Raises DitronError for a tile, as a caller has named it, that does not hold the rows or cannot be.
     """
     block = given.get("block", (32, 32) if group.small_shapes else BLOCK)
-    gather = block_for(group, by_size(sent_bytes(group, a), group.has_nvlink))
+    protocol = by_size(sent_bytes(group, a), group.num_ranks, group.has_nvlink)
     chosen = {
+        "num_ranks": group.num_ranks,
         "rows": max(16, triton.next_power_of_2(rows)),
         "block": block,
         "split": 2 if group.small_shapes else max(1, group.sms // -(-N // block[0])),
-        "gather_block": gather["block"],
-        "protocol": gather.get("protocol", "ll"),
+        "gather_block": block_for(group, protocol)["block"],
+        "protocol": protocol,
         "stages": STAGES if rows <= 64 else 4,
         "is_early": not group.is_sim,
     } | given
     check_tile_rows("ag_gemm", chosen["rows"], rows)
+    if chosen["protocol"] == "ll":
+        check_word_block("ag_gemm", "gather_block", chosen["gather_block"], a.dtype)
     return chosen

@@ -29,13 +29,21 @@ from ditron.kernels.operands import aligned, capacity_for, in_group, result, vec
 from ditron.kernels.pushes import ShardPushes
 from ditron.kernels.repeated import repeatable, run_step
 from ditron.kernels.schedules import (
-    block_for,
     by_size,
     check_schedule,
     collective_node_rule,
     collective_rule,
+    collective_schedule,
     sent_bytes,
     stored_candidates,
+)
+from ditron.kernels.words import (
+    WordBlock,
+    load_words,
+    peer_boxes,
+    send_words,
+    store_from_all,
+    word_boxes,
 )
 from ditron.tuning.lookup import tuned
 from ditron.tuning.problem import Options, Problem
@@ -45,6 +53,8 @@ from ditron_compiler.errors import DitronError
 __all__ = [
     "all_gather",
     "all_gather_program",
+    "ll128_gather_kernel",
+    "ll128_gather_program",
     "ll_gather_kernel",
     "ll_gather_program",
     "own_part",
@@ -114,16 +124,60 @@ def ll_gather_kernel(
     out_ptr,
     boxes_ptr,
     n,
-    blocks,
+    kept,
     epoch,
-    BLOCK: tl.constexpr,
-    PROTOCOL: tl.constexpr,
+    WORDS: tl.constexpr,
+    RANKS: tl.constexpr,
     TRIGGERS: tl.constexpr = False,
 ):
-    """A program for each block: sends it to every rank as packets, and unpacks what every rank sent to ``out``.
+    """A program for each ``WORDS`` words: sends them to every rank, and stores what every rank sent to ``out``.
 
-    ``TRIGGERS``: the next kernel may begin, if it is launched so, and waits by itself for what this one writes.
+    ``kept`` words of memory are for each message. ``TRIGGERS``: the next kernel may begin, if it is launched so, and
+    waits by itself for what this one writes.
     """
+    if TRIGGERS:
+        gdc_launch_dependents()
+    word = tl.program_id(0) * WORDS + tl.arange(0, WORDS)
+    to = peer_boxes(boxes_ptr, kept, epoch, RANKS)
+    mine = load_words(x_ptr, word, n)
+    for step in tl.static_range(RANKS):
+        send_words(to[step] + word, mine, epoch)
+    store_from_all(out_ptr, word, n, boxes_ptr, kept, epoch, RANKS)
+
+
+@ditron.program(
+    example={"x": "bf16[8192]", "out": "bf16[4, 8192]", "capacity": 8192},
+    sample_args=lambda ranks: {
+        "x": "bf16[20]",
+        "out": f"bf16[{ranks}, 20]",
+        "capacity": 32,
+        "num_ranks": ranks,
+        "block": 16,
+    },
+    max_nodes=1,
+)
+def ll_gather_program(x, out, capacity, *, num_ranks=4, block=256):
+    """As :func:`stored_gather_program`, by words: no signal, no fence, no memory between, and twice the bytes."""
+    n, by = x.shape[0], WordBlock.of(block, x.dtype)
+    kept = by.words_for(capacity)
+    ll_gather_kernel[(dh.cdiv(n, by.elements),)](
+        x,
+        out,
+        word_boxes(kept),
+        n,
+        kept,
+        dh.epoch(),
+        WORDS=by.words,
+        RANKS=num_ranks,
+        num_warps=by.num_warps,
+    )
+
+
+@ditron.jit(do_not_specialize=["epoch"])
+def ll128_gather_kernel(
+    x_ptr, out_ptr, boxes_ptr, n, blocks, epoch, BLOCK: tl.constexpr, TRIGGERS: tl.constexpr = False
+):
+    """As :func:`ll_gather_kernel`, by packets: a program for each block."""
     if TRIGGERS:
         gdc_launch_dependents()
     own = dl.rank()
@@ -132,29 +186,26 @@ def ll_gather_kernel(
     count = tl.minimum(n - block * BLOCK, BLOCK)
     x_ptr += block * BLOCK
     out_ptr += block * BLOCK
-    send_packets_to_all(x_ptr, 0, count, boxes_ptr, block, blocks, epoch, BLOCK, PROTOCOL)
+    send_packets_to_all(x_ptr, 0, count, boxes_ptr, block, blocks, epoch, BLOCK, "ll128")
     within = tl.arange(0, triton.next_power_of_2(BLOCK))
     mine = tl.load(x_ptr + within, mask=within < count)
     tl.store(out_ptr + own.to(tl.int64) * n + within, mine, mask=within < count)
     for step in range(1, ranks):
         sender = (own + step) % ranks
-        receive_packets(
-            out_ptr + sender.to(tl.int64) * n, count, boxes_ptr, block, blocks, sender, epoch, BLOCK, PROTOCOL
-        )
+        theirs_ptr = out_ptr + sender.to(tl.int64) * n
+        receive_packets(theirs_ptr, count, boxes_ptr, block, blocks, sender, epoch, BLOCK, "ll128")
 
 
 @ditron.program(
     example={"x": "bf16[8192]", "out": "bf16[4, 8192]", "capacity": 8192},
-    sample_args=lambda ranks: {"x": "bf16[80]", "out": f"bf16[{ranks}, 80]", "capacity": 128, "block": 32},
+    sample_args=lambda ranks: {"x": "bf16[80]", "out": f"bf16[{ranks}, 80]", "capacity": 128, "block": 60},
     max_nodes=1,
 )
-def ll_gather_program(x, out, capacity, *, block=512, num_warps=4, protocol="ll"):
-    """As :func:`stored_gather_program`, by packets: no signal, no fence; twice the bytes, or 1/15 more (ll128)."""
+def ll128_gather_program(x, out, capacity, *, block=960, num_warps=4):
+    """As :func:`stored_gather_program`, by ``"ll128"`` packets: no signal, no fence, and 1/15 more bytes."""
     n, blocks = x.shape[0], -(-capacity // block)
     boxes = packet_boxes(blocks, block, x.dtype)
-    ll_gather_kernel[(dh.cdiv(n, block),)](
-        x, out, boxes, n, blocks, dh.epoch(), BLOCK=block, PROTOCOL=protocol, num_warps=num_warps
-    )
+    ll128_gather_kernel[(dh.cdiv(n, block),)](x, out, boxes, n, blocks, dh.epoch(), BLOCK=block, num_warps=num_warps)
 
 
 @ditron.jit(do_not_specialize=["epoch"])
@@ -237,7 +288,7 @@ def all_gather(
         if algorithm is None and len(group.nodes) > 1:
             algorithm = "put"
         algorithm, schedule = tuned("all_gather", group, algorithm, schedule, x.dtype, x.numel())
-        algorithm = algorithm or by_size(sent_bytes(group, x), group.has_nvlink)
+        algorithm = algorithm or by_size(sent_bytes(group, x), group.num_ranks, group.has_nvlink)
         if algorithm == "nccl":
             mine, everything = aligned(x).view(-1), out.view(-1)
             sent = sent_bytes(group, x)
@@ -250,15 +301,16 @@ def all_gather(
                 f"all_gather: unknown algorithm {algorithm!r}: expected 'copied', 'stored', 'll', 'll128', 'put' or "
                 "'nccl'"
             )
-        check_schedule("all_gather", schedule, _PROGRAMS[algorithm])
-        capacity = capacity_for(x.numel())
-        if algorithm != "copied":
-            schedule = block_for(group, algorithm) | schedule
+        program, capacity = _PROGRAMS[algorithm], capacity_for(x.numel())
+        if algorithm == "copied":
+            check_schedule("all_gather", schedule, program)
+        else:
+            schedule = collective_schedule("all_gather", group, algorithm, program, x.dtype, schedule)
             capacity = max(capacity, schedule["block"])
         mine, everything = aligned(x).view(-1), out.view(group.num_ranks, -1)
         if x.itemsize == 1:  # one program moves bytes of any meaning
             mine, everything = mine.view(torch.int8), everything.view(torch.int8)
-        run_step(_PROGRAMS[algorithm], mine, everything, capacity, **schedule)
+        run_step(program, mine, everything, capacity, **schedule)
         return out
 
 
@@ -266,7 +318,7 @@ _PROGRAMS = {
     "copied": all_gather_program,
     "stored": stored_gather_program,
     "ll": ll_gather_program,
-    "ll128": ll_gather_program,
+    "ll128": ll128_gather_program,
     "put": put_gather_program,
 }
 

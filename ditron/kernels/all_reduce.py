@@ -31,40 +31,93 @@ from ditron.kernels.exchange import (
 from ditron.kernels.nccl import run_by_nccl
 from ditron.kernels.operands import aligned, capacity_for, in_group, result, vector_operand
 from ditron.kernels.repeated import repeatable, run_step
-from ditron.kernels.schedules import BLOCKS, LL128_BYTES, LL_BYTES, block_for, check_schedule, sent_bytes
+from ditron.kernels.schedules import BLOCKS, LL128_BYTES, LL_BYTES, collective_schedule, sent_bytes
+from ditron.kernels.words import (
+    WordBlock,
+    load_words,
+    peer_boxes,
+    places_of,
+    send_words,
+    sum_from_all,
+    word_boxes,
+)
 from ditron.tuning.lookup import tuned
 from ditron.tuning.problem import Options, Problem
 from ditron.tuning.registry import Rule, tunable
 from ditron_compiler.errors import DitronError
 
-__all__ = ["all_reduce", "ll_program", "one_shot_program", "two_shot_ll128_program", "two_shot_program"]
+__all__ = [
+    "all_reduce",
+    "ll128_program",
+    "ll_program",
+    "one_shot_program",
+    "two_shot_ll128_program",
+    "two_shot_program",
+]
 
 
 @ditron.jit(do_not_specialize=["epoch"])
-def ll_kernel(x_ptr, out_ptr, boxes_ptr, n, blocks, epoch, BLOCK: tl.constexpr, PROTOCOL: tl.constexpr):
+def ll_kernel(x_ptr, out_ptr, boxes_ptr, n, kept, epoch, WORDS: tl.constexpr, RANKS: tl.constexpr):
+    """A program for each ``WORDS`` words: sends them to every rank, and adds what every rank sent.
+
+    ``kept`` words of memory are for each message.
+    """
+    DTYPE: tl.constexpr = x_ptr.dtype.element_ty
+    word = tl.program_id(0) * WORDS + tl.arange(0, WORDS)
+    to = peer_boxes(boxes_ptr, kept, epoch, RANKS)
+    mine = load_words(x_ptr, word, n)
+    for step in tl.static_range(RANKS):
+        send_words(to[step] + word, mine, epoch)
+    total = sum_from_all(word, boxes_ptr, kept, epoch, DTYPE, RANKS)
+    place = places_of(word, DTYPE)
+    tl.store(out_ptr + place, total.to(DTYPE), mask=place < n)
+
+
+@ditron.program(
+    example={"x": "bf16[8192]", "out": "bf16[8192]", "capacity": 8192},
+    sample_args=lambda ranks: {"x": "bf16[20]", "out": "bf16[20]", "capacity": 32, "num_ranks": ranks, "block": 16},
+    max_nodes=1,
+)
+def ll_program(x, out, capacity, *, num_ranks=4, block=256):
+    """As :func:`one_shot_program`, by words: no signal, no fence, no memory between, and twice the bytes."""
+    n, by = x.shape[0], WordBlock.of(block, x.dtype)
+    kept = by.words_for(capacity)
+    ll_kernel[(dh.cdiv(n, by.elements),)](
+        x,
+        out,
+        word_boxes(kept),
+        n,
+        kept,
+        dh.epoch(),
+        WORDS=by.words,
+        RANKS=num_ranks,
+        num_warps=by.num_warps,
+    )
+
+
+@ditron.jit(do_not_specialize=["epoch"])
+def ll128_kernel(x_ptr, out_ptr, boxes_ptr, n, blocks, epoch, BLOCK: tl.constexpr):
     """A program for each block: sends it to every rank as packets, and adds what every rank sent."""
     block = tl.program_id(0)
     count = tl.minimum(n - block * BLOCK, BLOCK)
     x_ptr += block * BLOCK
     out_ptr += block * BLOCK
-    send_packets_to_all(x_ptr, 0, count, boxes_ptr, block, blocks, epoch, BLOCK, PROTOCOL)
-    total = sum_of_packets(x_ptr, out_ptr, count, boxes_ptr, block, blocks, epoch, BLOCK, PROTOCOL)
+    send_packets_to_all(x_ptr, 0, count, boxes_ptr, block, blocks, epoch, BLOCK, "ll128")
+    total = sum_of_packets(x_ptr, out_ptr, count, boxes_ptr, block, blocks, epoch, BLOCK, "ll128")
     within = tl.arange(0, triton.next_power_of_2(BLOCK))
     tl.store(out_ptr + within, total.to(out_ptr.dtype.element_ty), mask=within < count)
 
 
 @ditron.program(
     example={"x": "bf16[8192]", "out": "bf16[8192]", "capacity": 8192},
-    sample_args=lambda ranks: {"x": "bf16[80]", "out": "bf16[80]", "capacity": 128, "block": 32},
+    sample_args=lambda ranks: {"x": "bf16[80]", "out": "bf16[80]", "capacity": 128, "block": 60},
     max_nodes=1,
 )
-def ll_program(x, out, capacity, *, block=512, num_warps=4, protocol="ll"):
-    """As :func:`one_shot_program`, by packets: no signal, no fence, and twice the bytes, or 1/15 more (``"ll128"``)."""
+def ll128_program(x, out, capacity, *, block=960, num_warps=4):
+    """As :func:`one_shot_program`, by ``"ll128"`` packets: no signal, no fence, and 1/15 more bytes."""
     n, blocks = x.shape[0], -(-capacity // block)
     boxes = packet_boxes(blocks, block, x.dtype)
-    ll_kernel[(dh.cdiv(n, block),)](
-        x, out, boxes, n, blocks, dh.epoch(), BLOCK=block, PROTOCOL=protocol, num_warps=num_warps
-    )
+    ll128_kernel[(dh.cdiv(n, block),)](x, out, boxes, n, blocks, dh.epoch(), BLOCK=block, num_warps=num_warps)
 
 
 @ditron.jit(do_not_specialize=["epoch"])
@@ -226,7 +279,7 @@ TWO_SHOT_LL128_BYTES = 512 << 10, 8 << 20
 
 def by_size(nbytes: int, ranks: int, has_nvlink: bool) -> str:
     """The algorithm of an all-reduce of which each rank would send ``nbytes`` in one shot."""
-    if nbytes <= LL_BYTES:
+    if nbytes <= LL_BYTES * (ranks - 1):
         return "ll"
     if has_nvlink and ranks > 2:
         least, most = (size * (ranks - 1) for size in TWO_SHOT_LL128_BYTES)
@@ -258,7 +311,7 @@ def all_reduce_candidates(problem: Problem) -> Iterator[Options]:
     """Schedules of :func:`all_reduce`; NCCL adds in the dtype of the tensors."""
     nbytes = problem.rows * problem.itemsize
     if nbytes * (problem.ranks - 1) <= 1 << 20:
-        yield from ({"algorithm": "ll", "block": block} for block in (512, 1024, 2048))
+        yield from ({"algorithm": "ll", "block": block} for block in (256, 512))
     if 64 << 10 <= nbytes * (problem.ranks - 1) <= 8 << 20:
         yield from ({"algorithm": "ll128", "block": block} for block in (960, 1920))
     if 32 << 10 <= nbytes * (problem.ranks - 1) <= 8 << 20:
@@ -314,16 +367,16 @@ def all_reduce(
                 f"all_reduce: unknown algorithm {algorithm!r}: expected 'll', 'll128', 'one_shot', 'two_shot', "
                 "'two_shot_ll128' or 'nccl'"
             )
-        check_schedule("all_reduce", schedule, _PROGRAMS[algorithm])
-        chosen = block_for(group, algorithm) | schedule
+        program = _PROGRAMS[algorithm]
+        chosen = collective_schedule("all_reduce", group, algorithm, program, x.dtype, schedule)
         capacity = max(capacity_for(x.numel()), chosen["block"])
-        run_step(_PROGRAMS[algorithm], aligned(x).view(-1), out.view(-1), capacity, **chosen)
+        run_step(program, aligned(x).view(-1), out.view(-1), capacity, **chosen)
         return out
 
 
 _PROGRAMS = {
     "ll": ll_program,
-    "ll128": ll_program,
+    "ll128": ll128_program,
     "one_shot": one_shot_program,
     "two_shot": two_shot_program,
     "two_shot_ll128": two_shot_ll128_program,

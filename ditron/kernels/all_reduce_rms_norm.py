@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-from typing import Any
-
 import torch
 import triton
 import triton.language as tl
@@ -11,33 +9,49 @@ import triton.language as tl
 import ditron
 import ditron.host as dh
 import ditron.language as dl
+from ditron._program.program import Program
 from ditron.distributed.torch_groups import AnyGroup
 from ditron.kernels.all_reduce import ONE_SHOT_BYTES, TWO_SHOT_LL128_BYTES, all_reduce
 from ditron.kernels.dispatch import torch_operator
 from ditron.kernels.exchange import (
-    WORDS_OF_THREAD,
     packet_boxes,
     receive_block,
     receive_packets,
-    receive_words,
     send_block,
     send_packets,
     send_packets_to_all,
-    send_words,
     sum_of_packets,
 )
 from ditron.kernels.operands import aligned, capacity_for, in_group, result, vector_operand
 from ditron.kernels.repeated import repeatable, run_step
-from ditron.kernels.schedules import LL128_BYTES, LL_BYTES, sent_bytes
+from ditron.kernels.schedules import BLOCKS, LL128_BYTES, LL_BYTES, sent_bytes
+from ditron.kernels.words import (
+    WORDS_OF_THREAD,
+    WordBlock,
+    load_words,
+    peer_boxes,
+    places_of,
+    receive_words,
+    send_words,
+    sum_from_all,
+    word_boxes,
+)
+from ditron.tuning.problem import Options
 from ditron_compiler.errors import DitronError
 
-__all__ = ["all_reduce_rms_norm", "all_reduce_rms_norm_program", "ll_rms_norm_program", "two_shot_rms_norm_program"]
+__all__ = [
+    "all_reduce_rms_norm",
+    "all_reduce_rms_norm_program",
+    "ll128_rms_norm_program",
+    "ll_rms_norm_program",
+    "two_shot_rms_norm_program",
+]
 
 
 @ditron.jit
 def sum_of_squares(rounded):
     total = rounded.to(tl.float32)
-    return tl.sum(total * total, 0)
+    return tl.sum(total * total)
 
 
 @ditron.jit
@@ -118,17 +132,61 @@ def ll_kernel(
     boxes_ptr,
     squares_ptr,
     N,
+    kept,
+    eps,
+    epoch,
+    WORDS: tl.constexpr,
+    PARTS: tl.constexpr,
+    POLLED: tl.constexpr,
+    RANKS: tl.constexpr,
+):
+    """As :func:`all_reduce_rms_norm_kernel`, by words; ``kept`` words of memory are for each message.
+
+    A row is that of ``PARTS`` programs, each with ``WORDS`` of its words, which tell each other sums of squares.
+    """
+    DTYPE: tl.constexpr = x_ptr.dtype.element_ty
+    row = tl.program_id(0) // PARTS
+    part = tl.program_id(0) % PARTS
+    word = part * WORDS + tl.arange(0, WORDS)
+    message = row * PARTS * WORDS + word
+    first = row.to(tl.int64) * N
+    to = peer_boxes(boxes_ptr, kept, epoch, RANKS)
+    mine = load_words(x_ptr + first, word, N)
+    for step in tl.static_range(RANKS):
+        send_words(to[step] + message, mine, epoch)
+    cols = places_of(word, DTYPE)
+    mask = cols < N
+    # Neither depends on the peers: loaded while their rows are on the way.
+    residual = tl.load(residual_ptr + first + cols, mask=mask, other=0.0).to(tl.float32)
+    weight = tl.load(weight_ptr + cols, mask=mask, other=0.0).to(tl.float32)
+    total = sum_from_all(message, boxes_ptr, kept, epoch, DTYPE, RANKS)
+    rounded = (total + residual).to(DTYPE)
+    tl.store(sum_ptr + first + cols, rounded, mask=mask)
+    square = sum_of_squares(rounded)
+    if PARTS > 1:
+        square = sum_over_parts(square, squares_ptr + row * PARTS, part, epoch, PARTS, POLLED)
+    store_scaled(out_ptr, first + cols, mask, rounded, square, weight, N, eps)
+
+
+@ditron.jit(do_not_specialize=["epoch"])
+def ll128_kernel(
+    x_ptr,
+    residual_ptr,
+    weight_ptr,
+    out_ptr,
+    sum_ptr,
+    boxes_ptr,
+    squares_ptr,
+    N,
     rows,
     eps,
     epoch,
     BLOCK: tl.constexpr,
     PARTS: tl.constexpr,
     POLLED: tl.constexpr,
-    PROTOCOL: tl.constexpr,
 ):
-    """As :func:`all_reduce_rms_norm_kernel`, by packets, which are unpacked to ``sum``; boxes are for ``rows`` rows.
-
-    A row is that of ``PARTS`` programs, each with ``BLOCK`` of its columns, which tell each other sums of squares.
+    """As :func:`ll_kernel`, by packets, which are unpacked to ``sum``: programs have ``BLOCK`` columns, boxes ``rows``
+    rows.
     """
     program = tl.program_id(0)
     row = program // PARTS
@@ -138,12 +196,12 @@ def ll_kernel(
     mask = cols < count
     weight_ptr += part * BLOCK
     first = row.to(tl.int64) * N + part * BLOCK
-    send_packets_to_all(x_ptr + first, 0, count, boxes_ptr, program, rows * PARTS, epoch, BLOCK, PROTOCOL)
+    send_packets_to_all(x_ptr + first, 0, count, boxes_ptr, program, rows * PARTS, epoch, BLOCK, "ll128")
     # Neither depends on the peers: loaded while their rows are on the way.
     residual = tl.load(residual_ptr + first + cols, mask=mask, other=0.0).to(tl.float32)
     weight = tl.load(weight_ptr + cols, mask=mask, other=0.0).to(tl.float32)
     total = sum_of_packets(
-        x_ptr + first, sum_ptr + first, count, boxes_ptr, program, rows * PARTS, epoch, BLOCK, PROTOCOL
+        x_ptr + first, sum_ptr + first, count, boxes_ptr, program, rows * PARTS, epoch, BLOCK, "ll128"
     )
     rounded = (total + residual).to(sum_ptr.dtype.element_ty)
     tl.store(sum_ptr + first + cols, rounded, mask=mask)
@@ -258,20 +316,49 @@ def all_reduce_rms_norm_program(x, residual, weight, out, total, capacity, eps, 
 
 
 @ditron.program(
-    example=EXAMPLE | {"block": 1024, "parts": 8, "num_warps": 4},
-    sample_args=lambda ranks: SAMPLE | {"block": 16, "parts": 3, "num_warps": 1},
+    example=EXAMPLE | {"block": 256, "parts": 32},
+    sample_args=lambda ranks: SAMPLE | {"num_ranks": ranks, "block": 16, "parts": 3},
     max_nodes=1,
 )
-def ll_rms_norm_program(x, residual, weight, out, total, capacity, eps, *, block, parts=1, num_warps=16, protocol="ll"):
-    """As :func:`all_reduce_rms_norm_program`, by packets; a row has ``parts`` programs, each ``block`` of its columns.
+def ll_rms_norm_program(x, residual, weight, out, total, capacity, eps, *, num_ranks=4, block=256, parts=1):
+    """As :func:`all_reduce_rms_norm_program`, by words; a row has ``parts`` programs, each ``block`` of its columns.
 
     ``parts`` must be N / block, rounded up. Programs of a row wait for each other: the GPU must run ``parts`` of them
     at once.
     """
+    (rows, N), by = x.shape, WordBlock.of(block, x.dtype)
+    kept = capacity * parts * by.words
+    ll_kernel[(rows * parts,)](
+        x,
+        residual,
+        weight,
+        out,
+        total,
+        word_boxes(kept),
+        dh.zeros(capacity * parts, dtype=torch.int64, name="squares"),
+        N,
+        kept,
+        eps,
+        dh.epoch(),
+        WORDS=by.words,
+        PARTS=parts,
+        POLLED=WORDS_OF_THREAD * 32 * by.num_warps,
+        RANKS=num_ranks,
+        num_warps=by.num_warps,
+    )
+
+
+@ditron.program(
+    example=EXAMPLE | {"block": 960, "parts": 9, "num_warps": 4},
+    sample_args=lambda ranks: SAMPLE | {"block": 16, "parts": 3, "num_warps": 1},
+    max_nodes=1,
+)
+def ll128_rms_norm_program(x, residual, weight, out, total, capacity, eps, *, block, parts=1, num_warps=16):
+    """As :func:`ll_rms_norm_program`, by ``"ll128"`` packets."""
     rows, N = x.shape
     boxes = packet_boxes(capacity * parts, block, x.dtype)
     squares = dh.zeros(capacity * parts, dtype=torch.int64, name="squares")
-    ll_kernel[(rows * parts,)](
+    ll128_kernel[(rows * parts,)](
         x,
         residual,
         weight,
@@ -286,7 +373,6 @@ def ll_rms_norm_program(x, residual, weight, out, total, capacity, eps, *, block
         BLOCK=block,
         PARTS=parts,
         POLLED=WORDS_OF_THREAD * 32 * num_warps,
-        PROTOCOL=protocol,
         num_warps=num_warps,
     )
 
@@ -297,7 +383,7 @@ def ll_rms_norm_program(x, residual, weight, out, total, capacity, eps, *, block
     max_nodes=1,
 )
 def two_shot_rms_norm_program(x, residual, weight, out, total, capacity, eps, *, block, parts=1, num_warps=None):
-    """As :func:`ll_rms_norm_program`, each rank adding its rows, by ``"ll128"`` packets.
+    """As :func:`ll128_rms_norm_program`, each rank adding its rows.
 
     By default wide rows have twice the warps: a message is polled in rounds of 16 bytes of each thread.
     """
@@ -368,16 +454,12 @@ def all_reduce_rms_norm(
         inputs = {"x": x, "residual": residual, "weight": weight}
         out = result(what, tuple(x.shape), x, out, total=total, **inputs)
         total = result(what, tuple(x.shape), x, total, **inputs)
-        found = by_size(sent_bytes(group, x), group.num_ranks, group.has_nvlink) if N <= 16384 else None
-        if found is None:
+        program = by_size(sent_bytes(group, x), group.num_ranks, group.has_nvlink) if N <= 16384 else None
+        if program is None:
             torch.add(all_reduce(x), residual, out=total)
             out.copy_(torch.nn.functional.rms_norm(total, (N,), weight, eps))
             return out, total
-        program, how = found
         rows = x.numel() // N
-        columns = part_columns(program, how.get("protocol"), rows, group.num_ranks)
-        if columns is not None and N > columns:
-            how |= {"block": columns, "parts": -(-N // columns), "num_warps": 4}
         run_step(
             program,
             *(aligned(tensor).view(-1, N) for tensor in (x, residual)),
@@ -386,7 +468,7 @@ def all_reduce_rms_norm(
             total.view(-1, N),
             capacity_for(rows),
             float(eps),
-            **{"block": triton.next_power_of_2(N)} | how,
+            **row_schedule(program, rows, N, group.num_ranks),
         )
         return out, total
 
@@ -395,26 +477,27 @@ def all_reduce_rms_norm(
 TWO_SHOT_BYTES = 256 << 10
 
 
-def part_columns(program: Any, protocol: str | None, rows: int, ranks: int) -> int | None:
-    """Columns of a program where a row has several (docs/results/links.md); None where it has one.
-
-    Of two ranks one row is faster that way, and more are not.
+def row_schedule(program: Program, rows: int, N: int, ranks: int) -> Options:
+    """Keyword arguments of ``program`` (docs/results/links.md). Of two ranks, packets of one row only are faster where
+    a row has several programs.
     """
-    if program is two_shot_rms_norm_program:
-        return 960
-    if program is all_reduce_rms_norm_program or (ranks <= 2 and rows > 1):
-        return None
-    return 2048 if protocol == "ll" else 1920 if ranks <= 2 else 960
+    whole = {"block": triton.next_power_of_2(N)}
+    if program is ll_rms_norm_program:
+        return {"num_ranks": ranks, "block": BLOCKS["ll"], "parts": -(-N // BLOCKS["ll"])}
+    if program is all_reduce_rms_norm_program or (program is ll128_rms_norm_program and ranks <= 2 and rows > 1):
+        return whole
+    columns = 1920 if program is ll128_rms_norm_program and ranks <= 2 else 960
+    return {"block": columns, "parts": -(-N // columns), "num_warps": 4} if N > columns else whole
 
 
-def by_size(nbytes: int, ranks: int, has_nvlink: bool) -> tuple[Any, dict[str, Any]] | None:
-    """The program, and its arguments, where each rank would send ``nbytes`` in one shot; None if it is none of them."""
+def by_size(nbytes: int, ranks: int, has_nvlink: bool) -> Program | None:
+    """The program where each rank would send ``nbytes`` in one shot; None if it is none of them."""
     if has_nvlink and ranks > 2 and (nbytes >= TWO_SHOT_BYTES * (ranks - 1) or nbytes > ONE_SHOT_BYTES):
-        return (two_shot_rms_norm_program, {}) if nbytes <= TWO_SHOT_LL128_BYTES[1] * (ranks - 1) else None
+        return two_shot_rms_norm_program if nbytes <= TWO_SHOT_LL128_BYTES[1] * (ranks - 1) else None
     if nbytes > ONE_SHOT_BYTES:
         return None
-    if nbytes <= 2 * LL_BYTES:
-        return ll_rms_norm_program, {"protocol": "ll"}
+    if nbytes <= 2 * LL_BYTES * (ranks - 1):
+        return ll_rms_norm_program
     if nbytes <= LL128_BYTES and has_nvlink:
-        return ll_rms_norm_program, {"protocol": "ll128"}
-    return all_reduce_rms_norm_program, {}
+        return ll128_rms_norm_program
+    return all_reduce_rms_norm_program

@@ -19,13 +19,19 @@ from ditron.kernels.exchange import packet_boxes, receive_block, receive_packets
 from ditron.kernels.nccl import run_by_nccl
 from ditron.kernels.operands import aligned, capacity_for, in_group, result, vector_operand
 from ditron.kernels.repeated import repeatable, run_step
-from ditron.kernels.schedules import BLOCKS, LL128_BYTES, block_for, by_size, check_schedule, stored_candidates
+from ditron.kernels.schedules import BLOCKS, LL128_BYTES, by_size, collective_schedule, stored_candidates
+from ditron.kernels.words import (
+    WordBlock,
+    send_parts,
+    store_from_all,
+    word_boxes,
+)
 from ditron.tuning.lookup import tuned
 from ditron.tuning.problem import Options, Problem
 from ditron.tuning.registry import Rule, tunable
 from ditron_compiler.errors import DitronError
 
-__all__ = ["all_to_all", "ll_all_to_all_program", "stored_all_to_all_program"]
+__all__ = ["all_to_all", "ll128_all_to_all_program", "ll_all_to_all_program", "stored_all_to_all_program"]
 
 
 #: Elements that a program stores at each rank at once, on GPUs: level with half of it but for the largest messages.
@@ -73,7 +79,46 @@ def stored_all_to_all_program(x, out, capacity, *, block=4096, num_warps=16):
 
 
 @ditron.jit(do_not_specialize=["epoch"])
-def ll_all_to_all_kernel(x_ptr, out_ptr, boxes_ptr, n, blocks, epoch, BLOCK: tl.constexpr, PROTOCOL: tl.constexpr):
+def ll_all_to_all_kernel(x_ptr, out_ptr, boxes_ptr, n, kept, epoch, WORDS: tl.constexpr, RANKS: tl.constexpr):
+    """A program for each ``WORDS`` words of a part: sends every rank's to it, and stores what every rank sent here.
+
+    ``kept`` words of memory are for each message.
+    """
+    word = tl.program_id(0) * WORDS + tl.arange(0, WORDS)
+    send_parts(x_ptr, word, n, boxes_ptr, kept, epoch, RANKS)
+    store_from_all(out_ptr, word, n, boxes_ptr, kept, epoch, RANKS)
+
+
+@ditron.program(
+    example={"x": "bf16[4, 8192]", "out": "bf16[4, 8192]", "capacity": 8192},
+    sample_args=lambda ranks: {
+        "x": f"bf16[{ranks}, 20]",
+        "out": f"bf16[{ranks}, 20]",
+        "capacity": 32,
+        "num_ranks": ranks,
+        "block": 16,
+    },
+    max_nodes=1,
+)
+def ll_all_to_all_program(x, out, capacity, *, num_ranks=4, block=256):
+    """As :func:`stored_all_to_all_program`, by words: no signal, no fence, no memory between, and twice the bytes."""
+    n, by = out.shape[1], WordBlock.of(block, x.dtype)
+    kept = by.words_for(capacity)
+    ll_all_to_all_kernel[(dh.cdiv(n, by.elements),)](
+        x,
+        out,
+        word_boxes(kept),
+        n,
+        kept,
+        dh.epoch(),
+        WORDS=by.words,
+        RANKS=num_ranks,
+        num_warps=by.num_warps,
+    )
+
+
+@ditron.jit(do_not_specialize=["epoch"])
+def ll128_all_to_all_kernel(x_ptr, out_ptr, boxes_ptr, n, blocks, epoch, BLOCK: tl.constexpr):
     """A program for each block of a part: sends every rank's to it as packets, and unpacks what every rank sent."""
     own = dl.rank()
     ranks = dl.num_ranks()
@@ -81,38 +126,38 @@ def ll_all_to_all_kernel(x_ptr, out_ptr, boxes_ptr, n, blocks, epoch, BLOCK: tl.
     count = tl.minimum(n - block * BLOCK, BLOCK)
     x_ptr += block * BLOCK
     out_ptr += block * BLOCK
-    send_packets_to_all(x_ptr, n, count, boxes_ptr, block, blocks, epoch, BLOCK, PROTOCOL)
+    send_packets_to_all(x_ptr, n, count, boxes_ptr, block, blocks, epoch, BLOCK, "ll128")
     within = tl.arange(0, triton.next_power_of_2(BLOCK))
     mine = own.to(tl.int64) * n + within
     tl.store(out_ptr + mine, tl.load(x_ptr + mine, mask=within < count), mask=within < count)
     for step in range(1, ranks):
         sender = (own + ranks - step) % ranks
         theirs_ptr = out_ptr + sender.to(tl.int64) * n
-        receive_packets(theirs_ptr, count, boxes_ptr, block, blocks, sender, epoch, BLOCK, PROTOCOL)
+        receive_packets(theirs_ptr, count, boxes_ptr, block, blocks, sender, epoch, BLOCK, "ll128")
 
 
 @ditron.program(
     example={"x": "bf16[4, 8192]", "out": "bf16[4, 8192]", "capacity": 8192},
-    sample_args=lambda ranks: {"x": f"bf16[{ranks}, 80]", "out": f"bf16[{ranks}, 80]", "capacity": 128, "block": 32},
+    sample_args=lambda ranks: {"x": f"bf16[{ranks}, 80]", "out": f"bf16[{ranks}, 80]", "capacity": 128, "block": 60},
     max_nodes=1,
 )
-def ll_all_to_all_program(x, out, capacity, *, block=512, num_warps=4, protocol="ll"):
-    """As :func:`stored_all_to_all_program`, by packets: no signal, no fence; twice the bytes, or 1/15 more (ll128)."""
+def ll128_all_to_all_program(x, out, capacity, *, block=960, num_warps=4):
+    """As :func:`stored_all_to_all_program`, by ``"ll128"`` packets: no signal, no fence, and 1/15 more bytes."""
     n, blocks = out.shape[1], -(-capacity // block)
     boxes = packet_boxes(blocks, block, x.dtype)
-    ll_all_to_all_kernel[(dh.cdiv(n, block),)](
-        x, out, boxes, n, blocks, dh.epoch(), BLOCK=block, PROTOCOL=protocol, num_warps=num_warps
+    ll128_all_to_all_kernel[(dh.cdiv(n, block),)](
+        x, out, boxes, n, blocks, dh.epoch(), BLOCK=block, num_warps=num_warps
     )
 
 
-def _by_size(nbytes: int, has_nvlink: bool) -> str:
-    """What a message of so many bytes goes by: what copy engines push would have to be copied once more."""
-    by = by_size(nbytes, has_nvlink)
+def _by_size(nbytes: int, ranks: int, has_nvlink: bool) -> str:
+    """What ``nbytes`` of each rank go by: what copy engines push would have to be copied once more."""
+    by = by_size(nbytes, ranks, has_nvlink)
     return "stored" if by == "copied" else by
 
 
 def _rule(problem: Problem) -> Rule:
-    algorithm = _by_size(problem.sent_bytes, has_nvlink=True)
+    algorithm = _by_size(problem.sent_bytes, problem.ranks, has_nvlink=True)
     options: Options = {"algorithm": algorithm, "block": BLOCK if algorithm == "stored" else BLOCKS[algorithm]}
     return Rule(
         options, f"a rank sends {problem.sent_bytes / 2**20:.3g} MB; packets are taken up to {LL128_BYTES >> 20} MB"
@@ -159,7 +204,7 @@ def all_to_all(
         out = result("all_to_all", tuple(x.shape), x, out, x=x)
         n = x.numel() // ranks
         algorithm, schedule = tuned("all_to_all", group, algorithm, schedule, x.dtype, n)
-        algorithm = algorithm or _by_size(n * x.itemsize * (ranks - 1), group.has_nvlink)
+        algorithm = algorithm or _by_size(n * x.itemsize * (ranks - 1), ranks, group.has_nvlink)
         if algorithm == "nccl":
             mine, theirs = aligned(x).view(-1), out.view(-1)
             sent = x.nbytes * (group.num_ranks - 1) / group.num_ranks
@@ -169,15 +214,15 @@ def all_to_all(
             raise DitronError(
                 f"all_to_all: unknown algorithm {algorithm!r}: expected 'stored', 'll', 'll128' or 'nccl'"
             )
-        check_schedule("all_to_all", schedule, _PROGRAMS[algorithm])
+        program = _PROGRAMS[algorithm]
         stored = {"block": BLOCK} if algorithm == "stored" and not group.small_shapes else {}
-        schedule = block_for(group, algorithm) | stored | schedule
+        schedule = collective_schedule("all_to_all", group, algorithm, program, x.dtype, stored | schedule)
         capacity = max(capacity_for(n), schedule["block"])
         parts, received = aligned(x).view(ranks, -1), out.view(ranks, -1)
         if x.itemsize == 1:  # one program moves bytes of any meaning
             parts, received = parts.view(torch.int8), received.view(torch.int8)
-        run_step(_PROGRAMS[algorithm], parts, received, capacity, **schedule)
+        run_step(program, parts, received, capacity, **schedule)
         return out
 
 
-_PROGRAMS = {"stored": stored_all_to_all_program, "ll": ll_all_to_all_program, "ll128": ll_all_to_all_program}
+_PROGRAMS = {"stored": stored_all_to_all_program, "ll": ll_all_to_all_program, "ll128": ll128_all_to_all_program}

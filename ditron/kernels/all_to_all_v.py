@@ -363,6 +363,10 @@ def ll_all_to_all_v_program(
     )
 
 
+#: Elements of a block.
+_BLOCKS = {"ll": 512, "ll128": BLOCKS["ll128"], "stored": BLOCK}
+
+
 def _by_size(nbytes: int, has_nvlink: bool) -> str:
     if nbytes <= LL_BYTES:
         return "ll"
@@ -372,7 +376,7 @@ def _by_size(nbytes: int, has_nvlink: bool) -> str:
 def _rule(problem: Problem) -> Rule:
     nbytes = problem.ranks * problem.rows * problem.itemsize
     algorithm = _by_size(nbytes, has_nvlink=True)
-    options: Options = {"algorithm": algorithm, "block": BLOCK if algorithm == "stored" else BLOCKS[algorithm]}
+    options: Options = {"algorithm": algorithm, "block": _BLOCKS[algorithm]}
     return Rule(options, f"x has {nbytes / 2**20:.3g} MB; packets are taken up to {LL128_BYTES >> 20} MB")
 
 
@@ -382,6 +386,8 @@ def all_to_all_v_candidates(problem: Problem) -> Iterator[Options]:
     for options in stored_candidates(problem):
         if options["algorithm"] in ("ll", "ll128"):
             yield options
+    if problem.sent_bytes <= 1 << 20:
+        yield from ({"algorithm": "ll", "block": block} for block in (1024, 2048))
     if 1 << 20 <= problem.sent_bytes <= 16 << 20:
         yield from ({"algorithm": "ll128", "block": BLOCKS["ll128"], "programs": programs} for programs in (264, 528))
     if problem.sent_bytes >= 32 << 10:
@@ -452,13 +458,11 @@ def all_to_all_v(
         if algorithm not in _PROGRAMS:
             raise DitronError(f"all_to_all_v: unknown algorithm {algorithm!r}: expected 'stored', 'll' or 'll128'")
         check_schedule("all_to_all_v", schedule, _PROGRAMS[algorithm])
-        chosen = block_for(group, algorithm)
+        chosen: Options = {"block": _BLOCKS[algorithm]}
+        if algorithm == "ll128":  # a program for each block, up to many: one that has several gets them in turns
+            chosen |= {"protocol": "ll128", "programs": 8 * group.sms}
         if group.small_shapes:
-            chosen["programs"] = 4
-        elif algorithm == "stored":
-            chosen["block"] = BLOCK
-        elif algorithm == "ll128":  # a program for each block, up to many: one that has several gets them in turns
-            chosen["programs"] = 8 * group.sms
+            chosen |= {"block": block_for(group, algorithm)["block"], "programs": 4}
         schedule = chosen | schedule
         kept = max_rows * width if algorithm == "stored" else x.numel()
         flat, received = aligned(x).view(-1), out.view(-1)

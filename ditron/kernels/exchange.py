@@ -1,5 +1,4 @@
-"""Device functions that the collectives share: to a peer, a block of elements, with a signal behind it or as packets,
-or a tensor in registers, as words.
+"""Device functions that the collectives share: to a peer, a block of elements, with a signal behind it or as packets.
 
 The memory that peers write to has two halves, used in turns by the epoch's parity, so that nobody asks before it
 writes, and no acknowledgement is sent: a rank that writes in call e + 2 has ended its call e + 1, in which it took
@@ -25,33 +24,19 @@ import ditron.language as dl
 from ditron_compiler.analysis import packet_layout
 
 __all__ = [
-    "WORDS_OF_THREAD",
     "packet_boxes",
     "receive_block",
     "receive_packets",
-    "receive_words",
     "send_block",
     "send_packets_to_all",
-    "send_words",
     "sum_of_packets",
-    "word_boxes",
 ]
-
-
-#: Elements of a thread from which on no layout of words has two threads with the same one: a layout gives a thread at
-#: most 16 bytes that follow each other, four elements of what the words become.
-WORDS_OF_THREAD = 4
 
 
 def packet_boxes(blocks: Any, block: int, dtype: torch.dtype, name: str = "boxes", halves: int = 2) -> Any:
     """Memory of a host program for ``halves`` times ``blocks`` messages of each rank, of ``block`` elements."""
     words = packet_layout.packet_bytes(block * dtype.itemsize) // 8
     return dh.symm_zeros(halves * blocks * dh.num_ranks() * words, dtype=torch.int64, name=name)
-
-
-def word_boxes(words: int, name: str) -> Any:
-    """Memory of a host program for two messages of each rank, of so many ``words`` (:func:`send_words`)."""
-    return dh.symm_zeros(2 * dh.num_ranks() * words, dtype=torch.int64, name=name)
 
 
 @triton.constexpr_function
@@ -115,47 +100,6 @@ def send_packets_to_all(
         peer = (dl.rank() + step) % ranks
         theirs_ptr = x_ptr + peer * tl.cast(part, tl.int64)
         send_packets(theirs_ptr, count, boxes_ptr, block, blocks, peer, epoch, BLOCK, PROTOCOL)
-
-
-@ditron.jit
-def _flag(epoch):
-    """The flag of a call's words: what an epoch has in 32 bits, or in the call in which these are 0, as memory is at
-    first, what no word of that half has had for long.
-    """
-    low = epoch.to(tl.int32)
-    return tl.where(low == 0, 1 << 30, low)
-
-
-@ditron.jit
-def word_box(boxes_ptr, sender, ranks, epoch, WORDS: tl.constexpr):
-    """Where, in memory for two messages of each rank, ``WORDS`` words of ``sender`` arrive in this call."""
-    return boxes_ptr + ((epoch % 2).to(tl.int64) * ranks + sender) * WORDS
-
-
-@ditron.jit
-def send_words(ptrs, value, epoch):
-    """Store 32 bits to each of a tensor of pointers into a peer's box, from registers.
-
-    A word is 64 bits, stored at once: the low half is data, the high one the epoch, by which its reader knows it, so
-    that nothing is fenced. A thread stores what it has of a tensor, and of one with fewer elements than threads many
-    have the same: send one for each thread, or more.
-    """
-    word = (_flag(epoch).to(tl.int64) << 32) | (value.to(tl.int64) & 0xFFFFFFFF)
-    dl.st(ptrs, word, scope="node")
-
-
-@ditron.jit
-def receive_words(ptrs, epoch):
-    """What :func:`send_words` stores to each of a tensor of pointers into this rank's box, when all are there.
-
-    The tensor must have :data:`WORDS_OF_THREAD` elements for each thread, or more. One with fewer has threads that load
-    the same element, and of those that see different words only one is asked whether its word is there.
-    """
-    flag = _flag(epoch)
-    words = dl.ld(ptrs, scope="node")
-    while tl.max(((words >> 32).to(tl.int32) != flag).to(tl.int32), 0) != 0:
-        words = dl.ld(ptrs, scope="node")
-    return words.to(tl.int32)
 
 
 @ditron.jit

@@ -12,7 +12,6 @@ from ditron.distributed.group import Group
 from ditron.distributed.torch_groups import AnyGroup
 from ditron.kernels.capacity import check_capacity, checked_routes, limit_routes, renormalized
 from ditron.kernels.dispatch import torch_operator
-from ditron.kernels.exchange import WORDS_OF_THREAD
 from ditron.kernels.expert_schedules import block_rows, groups_of_stages
 from ditron.kernels.operands import aligned, capacity_for, in_group, require_tensor
 from ditron.kernels.padding import padded
@@ -21,6 +20,7 @@ from ditron.kernels.plan_programs import moe_plan_program
 from ditron.kernels.repeated import repeatable, run_step
 from ditron.kernels.routing import MAX_RANKS, Plan, Sizes, check_block_m, empty_plan, max_rows, tables_on_host
 from ditron.kernels.schedules import check_schedule
+from ditron.kernels.words import WORDS_OF_THREAD
 from ditron_compiler.errors import DitronError
 
 __all__ = ["moe_plan", "moe_plan_tables", "plan_shape"]

@@ -7,7 +7,6 @@ import triton.language as tl
 
 import ditron
 import ditron.language as dl
-from ditron.kernels.exchange import receive_words, send_words, word_box
 from ditron.kernels.routing_kernels import (
     check_pairs,
     columns_of,
@@ -22,6 +21,7 @@ from ditron.kernels.routing_kernels import (
     segment_routes,
     segment_routes_at,
 )
+from ditron.kernels.words import receive_words, send_words, word_box
 
 __all__ = ["plan_at_once_kernel"]
 

@@ -13,12 +13,7 @@ import triton.language as tl
 import ditron
 import ditron.host as dh
 import ditron.language as dl
-from ditron.kernels.exchange import (
-    packet_boxes,
-    receive_packets,
-    send_packets_to_all,
-    word_boxes,
-)
+from ditron.kernels.exchange import packet_boxes, receive_packets, send_packets_to_all
 from ditron.kernels.plan_at_once import plan_at_once_kernel
 from ditron.kernels.routing import TILE_FIELDS
 from ditron.kernels.routing_kernels import (
@@ -31,6 +26,7 @@ from ditron.kernels.routing_kernels import (
     place_routes_kernel,
     segment_routes,
 )
+from ditron.kernels.words import word_boxes
 
 __all__ = ["EXAMPLE", "TABLES", "Segments", "moe_plan_program", "sample_of"]
 

@@ -27,13 +27,19 @@ from ditron.kernels.nccl import run_by_nccl
 from ditron.kernels.operands import aligned, capacity_for, in_group, result, vector_operand
 from ditron.kernels.repeated import repeatable, run_step
 from ditron.kernels.schedules import (
-    block_for,
     by_size,
-    check_schedule,
     collective_node_rule,
     collective_rule,
+    collective_schedule,
     sent_bytes,
     stored_candidates,
+)
+from ditron.kernels.words import (
+    WordBlock,
+    places_of,
+    send_parts,
+    sum_from_all,
+    word_boxes,
 )
 from ditron.tuning.lookup import tuned
 from ditron.tuning.problem import Options, Problem
@@ -41,6 +47,7 @@ from ditron.tuning.registry import tunable
 from ditron_compiler.errors import DitronError
 
 __all__ = [
+    "ll128_scatter_program",
     "ll_scatter_program",
     "put_scatter_program",
     "reduce_scatter",
@@ -138,31 +145,71 @@ def stored_scatter_program(x, out, capacity, *, block=4096, num_warps=16):
 
 
 @ditron.jit(do_not_specialize=["epoch"])
-def ll_scatter_kernel(x_ptr, out_ptr, boxes_ptr, n, blocks, epoch, BLOCK: tl.constexpr, PROTOCOL: tl.constexpr):
+def ll_scatter_kernel(x_ptr, out_ptr, boxes_ptr, n, kept, epoch, WORDS: tl.constexpr, RANKS: tl.constexpr):
+    """A program for each ``WORDS`` words of a part: sends every rank's to it, and adds what every rank sent here.
+
+    ``kept`` words of memory are for each message.
+    """
+    DTYPE: tl.constexpr = x_ptr.dtype.element_ty
+    word = tl.program_id(0) * WORDS + tl.arange(0, WORDS)
+    send_parts(x_ptr, word, n, boxes_ptr, kept, epoch, RANKS)
+    total = sum_from_all(word, boxes_ptr, kept, epoch, DTYPE, RANKS)
+    place = places_of(word, DTYPE)
+    tl.store(out_ptr + place, total.to(DTYPE), mask=place < n)
+
+
+@ditron.program(
+    example={"x": "bf16[4, 8192]", "out": "bf16[8192]", "capacity": 8192},
+    sample_args=lambda ranks: {
+        "x": f"bf16[{ranks}, 20]",
+        "out": "bf16[20]",
+        "capacity": 32,
+        "num_ranks": ranks,
+        "block": 16,
+    },
+    max_nodes=1,
+)
+def ll_scatter_program(x, out, capacity, *, num_ranks=4, block=256):
+    """As :func:`stored_scatter_program`, by words: no signal, no fence, no memory between, and twice the bytes."""
+    n, by = out.shape[0], WordBlock.of(block, x.dtype)
+    kept = by.words_for(capacity)
+    ll_scatter_kernel[(dh.cdiv(n, by.elements),)](
+        x,
+        out,
+        word_boxes(kept),
+        n,
+        kept,
+        dh.epoch(),
+        WORDS=by.words,
+        RANKS=num_ranks,
+        num_warps=by.num_warps,
+    )
+
+
+@ditron.jit(do_not_specialize=["epoch"])
+def ll128_scatter_kernel(x_ptr, out_ptr, boxes_ptr, n, blocks, epoch, BLOCK: tl.constexpr):
     """A program for each block of a part: sends every rank's to it as packets, and adds what every rank sent here."""
     block = tl.program_id(0)
     count = tl.minimum(n - block * BLOCK, BLOCK)
     x_ptr += block * BLOCK
     out_ptr += block * BLOCK
-    send_packets_to_all(x_ptr, n, count, boxes_ptr, block, blocks, epoch, BLOCK, PROTOCOL)
+    send_packets_to_all(x_ptr, n, count, boxes_ptr, block, blocks, epoch, BLOCK, "ll128")
     mine_ptr = x_ptr + dl.rank().to(tl.int64) * n
-    total = sum_of_packets(mine_ptr, out_ptr, count, boxes_ptr, block, blocks, epoch, BLOCK, PROTOCOL)
+    total = sum_of_packets(mine_ptr, out_ptr, count, boxes_ptr, block, blocks, epoch, BLOCK, "ll128")
     within = tl.arange(0, triton.next_power_of_2(BLOCK))
     tl.store(out_ptr + within, total.to(out_ptr.dtype.element_ty), mask=within < count)
 
 
 @ditron.program(
     example={"x": "bf16[4, 8192]", "out": "bf16[8192]", "capacity": 8192},
-    sample_args=lambda ranks: {"x": f"bf16[{ranks}, 80]", "out": "bf16[80]", "capacity": 128, "block": 32},
+    sample_args=lambda ranks: {"x": f"bf16[{ranks}, 80]", "out": "bf16[80]", "capacity": 128, "block": 60},
     max_nodes=1,
 )
-def ll_scatter_program(x, out, capacity, *, block=512, num_warps=4, protocol="ll"):
-    """As :func:`stored_scatter_program`, by packets: no signal, no fence; twice the bytes, or 1/15 more (ll128)."""
+def ll128_scatter_program(x, out, capacity, *, block=960, num_warps=4):
+    """As :func:`stored_scatter_program`, by ``"ll128"`` packets: no signal, no fence, and 1/15 more bytes."""
     n, blocks = out.shape[0], -(-capacity // block)
     boxes = packet_boxes(blocks, block, x.dtype)
-    ll_scatter_kernel[(dh.cdiv(n, block),)](
-        x, out, boxes, n, blocks, dh.epoch(), BLOCK=block, PROTOCOL=protocol, num_warps=num_warps
-    )
+    ll128_scatter_kernel[(dh.cdiv(n, block),)](x, out, boxes, n, blocks, dh.epoch(), BLOCK=block, num_warps=num_warps)
 
 
 @ditron.jit(do_not_specialize=["epoch"])
@@ -242,7 +289,7 @@ def reduce_scatter(
         if algorithm is None and len(group.nodes) > 1:
             algorithm = "put"
         algorithm, schedule = tuned("reduce_scatter", group, algorithm, schedule, x.dtype, out.numel())
-        algorithm = algorithm or by_size(sent_bytes(group, out), group.has_nvlink)
+        algorithm = algorithm or by_size(sent_bytes(group, out), ranks, group.has_nvlink)
         if algorithm == "nccl":
             every, mine = aligned(x).view(-1), out.view(-1)
             sent = sent_bytes(group, out)
@@ -255,10 +302,10 @@ def reduce_scatter(
                 f"reduce_scatter: unknown algorithm {algorithm!r}: expected 'copied', 'stored', 'll', 'll128', 'put' "
                 "or 'nccl'"
             )
-        check_schedule("reduce_scatter", schedule, _PROGRAMS[algorithm])
-        chosen = block_for(group, algorithm) | schedule
+        program = _PROGRAMS[algorithm]
+        chosen = collective_schedule("reduce_scatter", group, algorithm, program, x.dtype, schedule)
         capacity = max(capacity_for(out.numel()), chosen["block"])
-        run_step(_PROGRAMS[algorithm], aligned(x).view(ranks, -1), out.view(-1), capacity, **chosen)
+        run_step(program, aligned(x).view(ranks, -1), out.view(-1), capacity, **chosen)
         return out
 
 
@@ -266,6 +313,6 @@ _PROGRAMS = {
     "copied": reduce_scatter_program,
     "stored": stored_scatter_program,
     "ll": ll_scatter_program,
-    "ll128": ll_scatter_program,
+    "ll128": ll128_scatter_program,
     "put": put_scatter_program,
 }

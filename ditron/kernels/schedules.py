@@ -11,6 +11,7 @@ from ditron._program.program import Program
 from ditron.distributed.group import Group
 from ditron.kernels.operands import capacity_for, reaches_by_tma
 from ditron.kernels.scales import Scales, has_product, prefers_product, prefers_products_by_rank, tiles_of
+from ditron.kernels.words import LEAST_WORDS
 from ditron.tuning.problem import Options, Problem
 from ditron.tuning.registry import Rule
 from ditron.tuning.search import Space
@@ -26,8 +27,10 @@ __all__ = [
     "by_size",
     "check_schedule",
     "check_tile_rows",
+    "check_word_block",
     "collective_node_rule",
     "collective_rule",
+    "collective_schedule",
     "fits_tile_kernel",
     "has_tiles",
     "is_large",
@@ -54,8 +57,9 @@ MOST_BY_RANK_BYTES, BY_RANK_BYTES, BY_RANK_ROWS = 14 << 20, 3 << 20, 128
 #: earlier beginning brings (docs/results/tuning.md).
 PIECE_TILES = 8
 
-#: Up to so many bytes sent by each rank, a collective sends packets, which need no fence and no signal: first of twice
-#: the bytes, then, by NVLink, of 1/15 more (docs/results/links.md).
+#: Up to so many bytes that each rank sends to every other one, a collective sends words, of twice the bytes, and up to
+#: so many sent by each rank, by NVLink, packets, of 1/15 more: neither needs a fence and a signal
+#: (docs/results/links.md).
 LL_BYTES, LL128_BYTES = 128 << 10, 8 << 20
 
 #: Up to so many bytes sent by each rank, a collective is stores of a kernel: faster than copy engines and a copy out of
@@ -64,7 +68,7 @@ STORED_BYTES = 192 << 20
 
 #: Elements that a program of a collective sends to each rank at once, on GPUs.
 BLOCKS = {
-    "ll": 512,
+    "ll": 256,
     "ll128": 960,
     "stored": 8192,
     "copied": 4096,
@@ -100,9 +104,9 @@ def sent_bytes(group: Group, part: torch.Tensor) -> int:
     return part.nbytes * (group.num_ranks - 1)
 
 
-def by_size(nbytes: int, has_nvlink: bool) -> str:
-    """The algorithm of an all-gather or reduce-scatter in which each rank sends ``nbytes``."""
-    if nbytes <= LL_BYTES:
+def by_size(nbytes: int, ranks: int, has_nvlink: bool) -> str:
+    """The algorithm of an all-gather or reduce-scatter in which each of ``ranks`` ranks sends ``nbytes``."""
+    if nbytes <= LL_BYTES * (ranks - 1):
         return "ll"
     if nbytes <= LL128_BYTES and has_nvlink:
         return "ll128"
@@ -112,15 +116,14 @@ def by_size(nbytes: int, has_nvlink: bool) -> str:
 def block_for(group: Group, algorithm: str) -> Options:
     """Elements that a program of a collective sends to each rank at once, small ones on the simulator."""
     if algorithm.endswith("ll128"):  # a line of 128 bytes has 120 of a message: each of 128 threads has 16 of a block
-        chosen = {"block": 240 if group.small_shapes else BLOCKS[algorithm]}
-        return chosen | ({"protocol": "ll128"} if algorithm == "ll128" else {})
+        return {"block": 240 if group.small_shapes else BLOCKS[algorithm]}
     return {"block": 256 if group.small_shapes else BLOCKS[algorithm]}
 
 
 def collective_rule(problem: Problem) -> Rule:
     """What :func:`by_size` and :func:`block_for` say on GPUs."""
     sent = problem.rows * problem.itemsize * (problem.ranks - 1)
-    algorithm = by_size(sent, has_nvlink=True)
+    algorithm = by_size(sent, problem.ranks, has_nvlink=True)
     options: Options = {"algorithm": algorithm} | ({} if algorithm == "copied" else {"block": BLOCKS[algorithm]})
     limits = f"packets are taken up to {LL128_BYTES >> 20} MB, and stores up to {STORED_BYTES >> 20} MB"
     return Rule(options, f"a rank sends {sent / 2**20:.3g} MB; {limits}")
@@ -135,7 +138,7 @@ def stored_candidates(problem: Problem) -> Iterator[Options]:
     """What is worth measuring of an all-gather or reduce-scatter: small blocks are more signals, large ones few SMs."""
     sent = problem.rows * problem.itemsize * (problem.ranks - 1)
     if sent <= 1 << 20:
-        yield from ({"algorithm": "ll", "block": block} for block in (512, 1024, 2048))
+        yield from ({"algorithm": "ll", "block": block} for block in (256, 512))
     if 64 << 10 <= sent <= 8 << 20:
         yield from ({"algorithm": "ll128", "block": block} for block in (960, 1920))
     if sent >= 32 << 10:
@@ -289,6 +292,36 @@ def check_schedule(what: str, given: Mapping[str, Any], program: Program) -> Non
         least, most = _LIMITS.get(name, (1, value))
         if not isinstance(value, tuple) and name != "protocol" and not least <= value <= most:
             raise DitronError(f"{what}: {name} must be from {least} to {most}, got {value!r}")
+
+
+def collective_schedule(
+    what: str, group: Group, algorithm: str, program: Program, dtype: torch.dtype, given: Mapping[str, Any]
+) -> Options:
+    """Keyword arguments of the program of a collective: ``given``, and others.
+
+    Raises DitronError for what is no schedule of it.
+    """
+    check_schedule(what, given, program)
+    chosen = block_for(group, algorithm) | given
+    if algorithm == "ll":
+        if "block" not in given:
+            chosen["block"] = max(least_word_block(dtype), chosen["block"])
+        check_word_block(what, "block", chosen["block"], dtype)
+        chosen["num_ranks"] = group.num_ranks
+    return chosen
+
+
+def least_word_block(dtype: torch.dtype) -> int:
+    """Elements that a program exchanges by words at least."""
+    return 4 * LEAST_WORDS // dtype.itemsize
+
+
+def check_word_block(what: str, name: str, block: int, dtype: torch.dtype) -> None:
+    """Raise DitronError unless a program can exchange ``block`` elements by words."""
+    least = least_word_block(dtype)
+    if block < least or block & (block - 1):
+        kind = str(dtype).removeprefix("torch.")
+        raise DitronError(f"{what}: {name} must be a power of two, of {least} or more elements of {kind}, got {block}")
 
 
 def check_tile_rows(what: str, tile: int, rows: int) -> None:

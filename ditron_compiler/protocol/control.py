@@ -114,7 +114,7 @@ class Control:
         number, pointer, value = reads[-1]
         task, cells = self.task, []
         for at, pointers, _ in reads:
-            for cell in np.atleast_1d(pointers).tolist():
+            for cell in np.ravel(pointers).tolist():
                 self.machine.cell(cell, self.sites[at].itemsize)
                 cells.append(cell)
         first, now = (int(np.atleast_1d(x).flat[0]) for x in (pointer, value))

@@ -5,7 +5,7 @@ from __future__ import annotations
 from ditron_compiler import ir
 from ditron_compiler.ir.dialects import cf, ditron, scf, tt
 from ditron_compiler.protocol.effects import effect_of
-from ditron_compiler.protocol.words import shifts_out_low_half
+from ditron_compiler.protocol.words import is_low_half_of_words, shifts_out_low_half
 
 __all__ = ["BackwardSlice"]
 
@@ -187,7 +187,7 @@ class BackwardSlice:
             return [value for value in effect.operands(op) if value is not None]
         if decides := _control_operands(op):
             return decides
-        if isinstance(op, (scf.YieldOp, scf.ConditionOp, cf.BranchOp)):
+        if isinstance(op, (scf.YieldOp, scf.ConditionOp, cf.BranchOp)) or is_low_half_of_words(op):
             return []
         return list(op.operands)
 

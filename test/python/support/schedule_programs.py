@@ -9,7 +9,6 @@ import torch
 
 from ditron._program.program import Program
 from ditron.kernels.ag_gemm import ag_gemm_program
-from ditron.kernels.all_gather import ll_gather_program
 from ditron.kernels.ep_exchange import ep_dispatch_program
 from ditron.kernels.gemm_rs import gemm_rs_program
 from ditron.kernels.moe_rs import moe_rs_program
@@ -62,7 +61,6 @@ SCHEDULE_PROGRAMS = {
     "ag_gemm_program, pushers": _scheduled(
         ag_gemm_program, {"pushers": 1, "push_block": 256, "push_warps": 4, "pieces": 2}
     ),
-    "ll_gather_program, ll128": _scheduled(ll_gather_program, {"protocol": "ll128", "block": 60}),
     "gemm_rs_program, two copy streams": _scheduled(gemm_rs_program, {"copy_streams": 2, "pieces": 3}),
     "gemm_rs_program, stores": _scheduled(gemm_rs_program, {"stores": True}),
     "ep_dispatch_program, blocks of 1": _blocks(1),

@@ -13,10 +13,10 @@ import ditron
 import ditron.language as dl
 from ditron import kernels
 from ditron._jit.compile import compile
-from ditron.kernels.exchange import WORDS_OF_THREAD, receive_words, send_words, word_box
 from ditron.kernels.moe_plan import _sizes
 from ditron.kernels.plan_at_once import plan_at_once_kernel
 from ditron.kernels.routing import tables_on_host
+from ditron.kernels.words import WORDS_OF_THREAD, receive_words, send_words, word_box
 
 MACHINES = [{"seed": 1}, {"seed": 2, "races": False, "weak": True}, {"seed": 3, "graphs": True}]
 

@@ -2,7 +2,6 @@
 
 import importlib
 import itertools
-from functools import partial
 
 import numerics
 import pytest
@@ -132,16 +131,16 @@ def test_rows_of_several_programs(ranks, dtype, machine):
 
     def main():
         rank, results = ditron.rank(), []
-        shapes = [(1, 40, 16, "ll"), (7, 40, 10, "ll128"), (3, 40, 20, "ll"), (9, 300, 60, "ll128"), (5, 7, 4, "ll")]
-        shapes += [(7, 40, 16, ""), (3, 40, 20, ""), (9, 300, 60, ""), (33, 7, 4, "")]
-        for call, (rows, N, block, protocol) in enumerate(shapes):
+        shapes = [(1, 600, 256, "ll"), (7, 40, 10, "ll128"), (3, 300, 256, "ll"), (9, 300, 60, "ll128")]
+        shapes += [(5, 7, 256, "ll"), (7, 40, 16, "two_shot"), (3, 40, 20, "two_shot"), (9, 300, 60, "two_shot")]
+        shapes += [(2, 1111, 512, "ll"), (33, 7, 4, "two_shot")]
+        for call, (rows, N, block, algorithm) in enumerate(shapes):
             x, residual, weight = data(ranks, rows, N, seed=call), data(rows, N, seed=9), data(N, seed=8)
             x, residual, weight = x.to(dtype), residual.to(dtype), weight.to(dtype)
             out, total = torch.empty_like(residual), torch.empty_like(residual)
-            how = {"block": block, "parts": -(-N // block), "num_warps": 1 + call % 2}
-            program = partial(norm.ll_rms_norm_program, protocol=protocol)
-            if not protocol:
-                program = norm.two_shot_rms_norm_program
+            how = {"block": block, "parts": -(-N // block)}
+            how |= {"num_ranks": ranks} if algorithm == "ll" else {"num_warps": 1 + call % 2}
+            program = getattr(norm, f"{algorithm}_rms_norm_program")
             program(x[rank].clone(), residual, weight, out, total, 64, 1e-3, **how)
             assert torch.equal(total, (sum_in_rank_order(x.float()) + residual.float()).to(dtype)), (rows, N)
             expected = torch.nn.functional.rms_norm(total.double(), (N,), weight.double(), 1e-3)
@@ -152,7 +151,7 @@ def test_rows_of_several_programs(ranks, dtype, machine):
     assert_same_on_all(run(main, ranks=ranks, **machine))
 
 
-@pytest.mark.parametrize("ranks, rows, parts", [(2, 1, 3), (2, 2, 1), (3, 1, 3), (3, 2, 3), (3, 6, 6), (3, 12, 6)])
+@pytest.mark.parametrize("ranks, rows, parts", [(2, 1, 23), (2, 12, 1), (3, 1, 23), (3, 2, 23), (3, 6, 23), (3, 12, 6)])
 def test_parts_of_rows(ranks, rows, parts, monkeypatch):
     given = []
     monkeypatch.setattr(norm, "run_step", lambda program, *tensors, **how: given.append(how.get("parts", 1)))
@@ -168,7 +167,8 @@ KB, MB = 1 << 10, 1 << 20
     "nbytes, ranks, expected",
     [
         (32 * KB, 4, "ll"),
-        (64 * KB, 4, "ll128"),
+        (128 * KB, 4, "ll"),
+        (128 * KB + 2, 4, "ll128"),
         (512 * KB - 2, 4, "ll128"),
         (512 * KB, 4, "two_shot_ll128"),
         (8 * MB, 4, "two_shot_ll128"),
@@ -190,30 +190,31 @@ def test_the_rule(nbytes, ranks, expected):
     problem = Problem("all_reduce", "bf16", ranks, nbytes // 2)
     assert all_reduce_rule(problem).options == {"algorithm": expected, "block": BLOCKS[expected]}
     assert by_size(sent, ranks, has_nvlink=False) == (
-        "ll" if sent <= 128 * KB else "one_shot" if sent <= 2 * MB else "two_shot"
+        "ll" if nbytes <= 128 * KB or ranks == 1 else "one_shot" if sent <= 2 * MB else "two_shot"
     )
 
 
 @pytest.mark.parametrize(
     "nbytes, ranks, has_nvlink, expected",
     [
-        (64 * KB, 4, True, ("ll_rms_norm_program", "ll")),
-        (256 * KB - 2, 3, True, ("ll_rms_norm_program", "ll128")),
-        (256 * KB, 3, True, ("two_shot_rms_norm_program", None)),
-        (248 * KB, 4, True, ("ll_rms_norm_program", "ll128")),
-        (256 * KB, 4, True, ("two_shot_rms_norm_program", None)),
-        (704 * KB, 4, True, ("two_shot_rms_norm_program", None)),
-        (8 * MB, 4, True, ("two_shot_rms_norm_program", None)),
+        (64 * KB, 4, True, "ll_rms_norm_program"),
+        (256 * KB - 2, 3, True, "ll_rms_norm_program"),
+        (256 * KB, 3, True, "two_shot_rms_norm_program"),
+        (248 * KB, 4, True, "ll_rms_norm_program"),
+        (256 * KB, 4, True, "two_shot_rms_norm_program"),
+        (704 * KB, 4, True, "two_shot_rms_norm_program"),
+        (8 * MB, 4, True, "two_shot_rms_norm_program"),
         (8 * MB + 2, 4, True, None),
-        (MB, 2, True, ("ll_rms_norm_program", "ll128")),
+        (256 * KB, 2, True, "ll_rms_norm_program"),
+        (MB, 2, True, "ll128_rms_norm_program"),
         (2 * MB + 2, 2, True, None),
-        (512 * KB, 4, False, ("all_reduce_rms_norm_program", None)),
+        (512 * KB, 4, False, "all_reduce_rms_norm_program"),
         (MB, 4, False, None),
     ],
 )
 def test_the_rule_of_all_reduce_rms_norm(nbytes, ranks, has_nvlink, expected):
     found = norm.by_size(nbytes * (ranks - 1), ranks, has_nvlink)
-    assert (found and (found[0].fn.__name__, found[1].get("protocol"))) == expected
+    assert (found and found.fn.__name__) == expected
 
 
 def test_candidates_can_be_called():

@@ -8,7 +8,7 @@ import triton.language as tl
 
 import ditron
 import ditron.language as dl
-from ditron.kernels.exchange import receive_words, send_words, word_box
+from ditron.kernels.words import receive_words, send_words, word_box
 from ditron.protocol.api import check_function
 
 WORDS = 256  # one program of one warp sends half of them: four of each thread

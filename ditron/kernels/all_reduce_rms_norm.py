@@ -61,14 +61,6 @@ def store_scaled(out_ptr, at, mask, rounded, square, weight, N, eps):
     tl.store(out_ptr + at, (rounded.to(tl.float32) * scale * weight).to(out_ptr.dtype.element_ty), mask=mask)
 
 
-@ditron.jit
-def store_normalized(out_ptr, sum_ptr, at, mask, total, weight, N, eps):
-    """The rounded ``total`` to ``sum``, and its RMSNorm to ``out``."""
-    rounded = total.to(sum_ptr.dtype.element_ty)
-    tl.store(sum_ptr + at, rounded, mask=mask)
-    store_scaled(out_ptr, at, mask, rounded, sum_of_squares(rounded), weight, N, eps)
-
-
 @ditron.jit(do_not_specialize=["epoch"])
 def all_reduce_rms_norm_kernel(
     x_ptr,
@@ -105,7 +97,9 @@ def all_reduce_rms_norm_kernel(
         else:
             part = receive_block(inbox_ptr, arrived_ptr, row, at, mask, sender, capacity, epoch)
             total += part.to(tl.float32)
-    store_normalized(out_ptr, sum_ptr, at, mask, total + residual, weight, N, eps)
+    rounded = (total + residual).to(sum_ptr.dtype.element_ty)
+    tl.store(sum_ptr + at, rounded, mask=mask)
+    store_scaled(out_ptr, at, mask, rounded, sum_of_squares(rounded), weight, N, eps)
 
 
 @ditron.jit

@@ -348,7 +348,10 @@ def test_programs_keep_no_simulation_alive():
         ),
         (lambda a, _: kernels.all_reduce(a, block=True), "all_reduce: block must be of integers from 1 on, got True"),
         (lambda a, _: kernels.reduce_scatter(a, block=0), "reduce_scatter: block must be of integers from 1 on, got 0"),
-        (lambda a, _: kernels.all_to_all(a, algorithm="stored", num_warps=3), "all_to_all: num_warps must be a power of two, got 3"),
+        (
+            lambda a, _: kernels.all_to_all(a, algorithm="stored", num_warps=3),
+            "all_to_all: num_warps must be a power of two, got 3",
+        ),
         (lambda a, _: kernels.all_reduce(a, blocks=1), "all_reduce: unknown argument 'blocks': a schedule has block"),
         (lambda a, b: kernels.ag_gemm(a, b, programs=0), "ag_gemm: programs must be of integers from 1 on, got 0"),
         (lambda a, b: kernels.ag_gemm(a, b, group_m=True), "ag_gemm: group_m must be of integers from 1 on, got True"),

@@ -35,7 +35,7 @@ __all__ = ["gemm_ar"]
 
 #: Up to so many rows, the kernel that computes the product sends its tiles to all ranks (docs/results/links.md); of
 #: more than two ranks up to so many bytes sent by each, above which two shots send less (docs/results/tuning.md).
-FUSED_ROWS, FUSED_BYTES = 64, 800 << 10
+FUSED_ROWS, FUSED_BYTES = 64, 1 << 20
 
 
 def is_fused(ranks: int, rows: int, nbytes: int) -> bool:
@@ -139,7 +139,7 @@ def gemm_ar(
         if algorithm == "fused" or algorithm is None and is_chosen:
             weight, b_is_kn = weight_layout(b)
             if scales is None and fits_tile_kernel(group, a, weight):
-                program, chosen = fused_schedule(M, b_is_kn, group, schedule)
+                program, chosen = fused_schedule(M, N, b_is_kn, group, schedule)
                 check_schedule("gemm_ar", schedule, program)
                 if program is gemm_ar_small_program:
                     chosen["b_is_kn"] = b_is_kn

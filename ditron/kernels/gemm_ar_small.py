@@ -238,14 +238,18 @@ def gemm_ar_row_program(a, b, out, *, num_ranks=4, block=(16, 512), num_warps=4,
     )
 
 
-def fused_schedule(M: int, b_is_kn: bool, group: Group, given: Options) -> tuple[Program, Options]:
-    """The program for ``M`` rows and its keyword arguments: ``given``, and others."""
+#: Of a result, up to which words are faster than packets (docs/results/tuning.md).
+WORD_BYTES = 384 << 10
+
+
+def fused_schedule(M: int, N: int, b_is_kn: bool, group: Group, given: Options) -> tuple[Program, Options]:
+    """The program for ``M`` rows of ``N`` and its keyword arguments: ``given``, and others."""
     if M == 1 and not b_is_kn and "rows" not in given:
         chosen = {"num_ranks": group.num_ranks} | ({"block": (32, 32)} if group.small_shapes else {})
         return gemm_ar_row_program, chosen | given
     rows = max(16, 1 << (M - 1).bit_length())
-    block, stages = ((64, 256), 4) if M <= 16 else ((64, 128), 6 if M <= 64 else 4)
-    protocol = "ll128" if M > 16 and group.has_nvlink else "ll"
+    protocol = "ll128" if M > 16 and 2 * M * N > WORD_BYTES and group.has_nvlink else "ll"
+    block, stages = ((64, 256), 4) if M <= 32 and protocol == "ll" else ((64, 128), 6 if M <= 64 else 4)
     chosen = {
         "num_ranks": group.num_ranks,
         "rows": rows,

@@ -38,6 +38,7 @@ PRODUCTS = (Cost.Dot8, Cost.Dot16, Cost.Dot32)
 #: Loads of tiles.
 LOADS = (tt.LoadOp, tt.DescriptorLoadOp, tt.DescriptorGatherOp)
 _STORES = {
+    ditron.StOp: "value",
     tt.StoreOp: "value",
     tt.DescriptorStoreOp: "src",
     tt.DescriptorScatterOp: "src",

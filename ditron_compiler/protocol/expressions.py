@@ -5,9 +5,9 @@ from __future__ import annotations
 from collections.abc import Callable
 
 from ditron_compiler import ir
+from ditron_compiler.analysis.words import is_low_half_of_words
 from ditron_compiler.ir.dialects import arith, ditron, tt
 from ditron_compiler.protocol.ir_values import bits_of, bits_of_name, integer, itemsize, shape_of
-from ditron_compiler.protocol.words import is_low_half_of_words
 
 __all__ = ["EXPRESSIONS", "descriptor_block"]
 

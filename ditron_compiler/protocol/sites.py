@@ -5,6 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 
 from ditron_compiler import ir
+from ditron_compiler.analysis.words import is_word
 from ditron_compiler.ir.dialects import cf, ditron, scf, tt
 from ditron_compiler.ir.locations import user_line
 from ditron_compiler.protocol.effects import effect_of, may_order
@@ -12,7 +13,6 @@ from ditron_compiler.protocol.inline_ptx import UNDERSTOOD, not_understood
 from ditron_compiler.protocol.ir_values import bits_of, itemsize
 from ditron_compiler.protocol.polls import loop_of_looks, poll_of
 from ditron_compiler.protocol.slices import BackwardSlice
-from ditron_compiler.protocol.words import is_word
 
 __all__ = ["Site", "make_site", "signature_of"]
 

@@ -3,9 +3,9 @@
 from __future__ import annotations
 
 from ditron_compiler import ir
+from ditron_compiler.analysis.words import is_low_half_of_words, shifts_out_low_half
 from ditron_compiler.ir.dialects import cf, ditron, scf, tt
 from ditron_compiler.protocol.effects import effect_of
-from ditron_compiler.protocol.words import is_low_half_of_words, shifts_out_low_half
 
 __all__ = ["BackwardSlice"]
 

@@ -289,7 +289,8 @@ def _ld(fn, op):
     access.check_origin("ld")
     elem = access.pointee
     tail = [fn.i32(elem.bytes), _scope(fn, op), _semantic(fn, op), fn.where(op)]
-    access.finish(lambda nest, v: from_i64(fn.b, fn.call("ditron_sim_ld", [v[0], *tail], ("i64",))[0], elem), elem)
+    load = "ditron_sim_ld" if access.scalar else "ditron_sim_ld_element"
+    access.finish(lambda nest, v: from_i64(fn.b, fn.call(load, [v[0], *tail], ("i64",))[0], elem), elem)
 
 
 @lowers("ditron.st")

@@ -11,6 +11,7 @@ from ditron_compiler.analysis.call_graph import functions, operations
 from ditron_compiler.analysis.costs import FLOATS, element_type, is_float
 from ditron_compiler.analysis.divergence import control_operands
 from ditron_compiler.analysis.slicing import incoming_values
+from ditron_compiler.analysis.words import is_low_half_of_words
 from ditron_compiler.ir.dialects import arith, cf, ditron, scf, tt
 from ditron_compiler.ir.matchers import defining_op
 from ditron_compiler.ir.pass_base import Pass, PassFailure
@@ -34,10 +35,11 @@ _TRANSFERS = (ditron.PutmemOp, ditron.PutmemSignalOp, ditron.GetmemOp)
 class Skeletonize(Pass):
     """Drop floating-point data: only addresses, signals, integers and branches stay, and what ``insert-costs`` counted.
 
-    Stores of floats are erased, puts and gets of them are marked to take time only, and every float is 0 elsewhere, so
-    that ``canonicalize`` erases what computed it. Integers are loaded and computed as they are: routing, lengths,
-    queues of tasks. A condition that depends on floating-point data is drawn when it is known how probable it is
-    (``ditron.expect``); any other branch, address or signal that depends on it is an error.
+    Stores of floats are erased, puts and gets of them are marked to take time only, and every float is 0 elsewhere, in
+    words that are stored beside an epoch too, so that ``canonicalize`` erases what computed it. Integers are loaded and
+    computed as they are: routing, lengths, queues of tasks. A condition that depends on floating-point data is drawn
+    when it is known how probable it is (``ditron.expect``); any other branch, address or signal that depends on it is
+    an error.
 
     Before::
 
@@ -64,6 +66,10 @@ class Skeletonize(Pass):
             if isinstance(o, ditron.ExpectOp) and o.condition is not None and list(_made_of_floats([o.condition])):
                 _draw(o)
                 self.count("conditions drawn")
+        for o in [o for o in operations(op) if isinstance(o, arith.AndIOp) and is_low_half_of_words(o)]:
+            with o.location, ir.InsertionPoint(o):
+                o.result.replace_all_uses_with(arith.constant(o.result.type, 0))
+            self.count("words without floats")
         every = operations(op)
         _check(every)
         for function in functions(op):

@@ -145,21 +145,51 @@ static void roundTrip(Machine &machine, Fiber &fiber, const void *p) {
   machine.clock->settle(fiber);
 }
 
+/// With a clock, of an element of a tensor that the operation at `loc` loads:
+/// the first one's way to memory and back is that of all.
+static void elementTrip(Machine &machine, Fiber &fiber, const void *p,
+                        int32_t loc) {
+  if (!machine.clock) {
+    return;
+  }
+  ProgramTime &own = *fiber.time;
+  if (own.elementsOf == loc && own.elementsAt == machine.clock->now()) {
+    return;
+  }
+  roundTrip(machine, fiber, p);
+  own.elementsOf = loc;
+  own.elementsAt = machine.clock->now();
+}
+
+static int64_t loadOne(Machine &machine, Fiber &fiber, void *p, int32_t bytes,
+                       int32_t scope, int32_t sem) {
+  if (machine.weakMemory) {
+    machine.weakMemory->invalidate(fiber, p, size_t(bytes));
+    if (acquires(sem)) {
+      machine.weakMemory->acquire(fiber);
+    }
+  }
+  uint64_t bits = loadBits(p, bytes);
+  read(machine, fiber, p, bytes, scope, sem);
+  pollAtomic(machine, fiber, p, bits, bytes);
+  return int64_t(bits);
+}
+
 int64_t ditron_sim_ld(void *p, int32_t bytes, int32_t scope, int32_t sem,
                       int32_t loc) {
   return call(loc, [=](Machine &machine, Fiber &fiber) {
     checkAccess(machine, fiber, p, bytes, "ld");
     roundTrip(machine, fiber, p);
-    if (machine.weakMemory) {
-      machine.weakMemory->invalidate(fiber, p, size_t(bytes));
-      if (acquires(sem)) {
-        machine.weakMemory->acquire(fiber);
-      }
-    }
-    uint64_t bits = loadBits(p, bytes);
-    read(machine, fiber, p, bytes, scope, sem);
-    pollAtomic(machine, fiber, p, bits, bytes);
-    return int64_t(bits);
+    return loadOne(machine, fiber, p, bytes, scope, sem);
+  });
+}
+
+int64_t ditron_sim_ld_element(void *p, int32_t bytes, int32_t scope,
+                              int32_t sem, int32_t loc) {
+  return call(loc, [=](Machine &machine, Fiber &fiber) {
+    checkAccess(machine, fiber, p, bytes, "ld");
+    elementTrip(machine, fiber, p, loc);
+    return loadOne(machine, fiber, p, bytes, scope, sem);
   });
 }
 

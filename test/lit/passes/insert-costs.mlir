@@ -45,6 +45,22 @@ tt.func @loads(%p: !tt.ptr<bf16>, %at: tensor<16x16x!tt.ptr<bf16>>, %c: tensor<1
   tt.return
 }
 
+// Words that a tensor stores atomically cost their bytes; a flag, which is a scalar, nothing.
+// CHECK-LABEL: tt.func @words(
+tt.func @words(%p: !tt.ptr<i64>, %r: i32, %offsets: tensor<128xi32>, %x: tensor<128xi64>, %flag: i64) {
+  // CHECK: %[[FAR:.*]] = ditron.symm_at
+  %far = ditron.symm_at %p on %r : !tt.ptr<i64>
+  %s = tt.splat %far : !tt.ptr<i64> -> tensor<128x!tt.ptr<i64>>
+  %at = tt.addptr %s, %offsets : tensor<128x!tt.ptr<i64>>, tensor<128xi32>
+  // CHECK: %[[BYTES:.*]] = arith.constant 1024 : i64
+  // CHECK-NEXT: ditron.spend store %[[BYTES]] at %[[FAR]] : !tt.ptr<i64>
+  // CHECK-NEXT: ditron.st
+  ditron.st %at, %x scope node : tensor<128x!tt.ptr<i64>>
+  // CHECK-NOT: ditron.spend
+  ditron.st %far, %flag scope node : !tt.ptr<i64>
+  tt.return
+}
+
 // Memory of another rank is named by the scalar that symm_at gave, also behind a descriptor.
 // CHECK-LABEL: tt.func @peers(
 tt.func @peers(%p: !tt.ptr<bf16>, %r: i32, %n: i32, %m: i64, %offsets: tensor<16x64xi32>, %x: tensor<16x64xbf16>) {

@@ -79,3 +79,19 @@ tt.func public @early_return(%p: !tt.ptr<f32>, %sig: !tt.ptr<i64>, %v: i64, %r: 
 ^out:
   tt.return
 }
+
+// A word whose low half is stored by itself, too, where somebody may wait for it.
+tt.func public @half_of_a_word(%p: !tt.ptr<f32>, %box: !tt.ptr<i64>, %epoch: i64) {
+  %c32 = arith.constant 32 : i64
+  %low = arith.constant 4294967295 : i64
+  %x = tt.load %p : !tt.ptr<f32>
+  // expected-error@+1 {{by the i32 that 'tt.bitcast' makes of it}}
+  %bits = tt.bitcast %x : f32 -> i32
+  %extended = arith.extsi %bits : i32 to i64
+  %below = arith.andi %extended, %low : i64
+  %above = arith.shli %epoch, %c32 : i64
+  %word = arith.ori %above, %below : i64
+  ditron.st %box, %word scope node : !tt.ptr<i64>
+  ditron.st %box, %below scope node : !tt.ptr<i64>
+  tt.return
+}

@@ -120,3 +120,30 @@ tt.func public @of_one_that_is_drawn(%p: !tt.ptr<f32>, %sig: !tt.ptr<i64>, %v: i
   }
   tt.return
 }
+
+// A word beside an epoch is stored without its float: the epoch is what its reader waits for.
+// CHECK-LABEL: tt.func public @word(
+tt.func public @word(%p: !tt.ptr<bf16>, %box: tensor<8x!tt.ptr<i64>>, %at: tensor<8x2xi32>, %epoch: tensor<8xi64>) {
+  %c32 = arith.constant dense<32> : tensor<8xi64>
+  %low = arith.constant dense<4294967295> : tensor<8xi64>
+  %splat = tt.splat %p : !tt.ptr<bf16> -> tensor<8x2x!tt.ptr<bf16>>
+  %pointers = tt.addptr %splat, %at : tensor<8x2x!tt.ptr<bf16>>, tensor<8x2xi32>
+  // CHECK-NOT: tt.bitcast
+  // CHECK: %[[EPOCH:.*]] = arith.shli
+  // CHECK-NOT: arith.andi
+  // CHECK: ditron.st %{{.*}}, %[[EPOCH]] scope node
+  %x = tt.load %pointers : tensor<8x2x!tt.ptr<bf16>>
+  %bits = tt.bitcast %x : tensor<8x2xbf16> -> tensor<8x2xi16>
+  %wide = arith.extsi %bits : tensor<8x2xi16> to tensor<8x2xi32>
+  %data = "tt.reduce"(%wide) <{axis = 1 : i32}> ({
+  ^bb0(%a: i32, %b: i32):
+    %sum = arith.addi %a, %b : i32
+    tt.reduce.return %sum : i32
+  }) : (tensor<8x2xi32>) -> tensor<8xi32>
+  %extended = arith.extsi %data : tensor<8xi32> to tensor<8xi64>
+  %below = arith.andi %extended, %low : tensor<8xi64>
+  %above = arith.shli %epoch, %c32 : tensor<8xi64>
+  %word = arith.ori %above, %below : tensor<8xi64>
+  ditron.st %box, %word scope node : tensor<8x!tt.ptr<i64>>
+  tt.return
+}

@@ -87,6 +87,14 @@ def test_waves():
     assert waves_of(total, ll, Predictor(machine)(total, ll), machine) == 64 / 132
 
 
+@pytest.mark.parametrize("kilobytes, measured", [(8, 3.2), (128, 5.4), (256, 7.7)])
+def test_words_take_one_way_and_what_links_take(kilobytes, measured):
+    """Four H200s (docs/results/links.md): a tensor is loaded at once, and what it stores to peers passes links."""
+    problem = Problem("all_reduce", "bf16", 4, kilobytes << 9)
+    predicted = Predictor(machines.load("h200x4"))(problem, {"algorithm": "ll", "block": 256}).us
+    assert 0.75 < predicted / measured < 1.1
+
+
 def test_the_outlook():
     """On links that are slow, communication is exposed, and nothing else helps; on fast ones, tensor cores do."""
     slow, fast = (machines.load("h200x2").with_changes([f"link={rate}"]) for rate in (20, 2000))

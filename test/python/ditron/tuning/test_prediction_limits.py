@@ -122,7 +122,7 @@ def test_explain_on_nodes(capsys):
     assert main([*command, "--json"]) == 0
     assert json.loads(capsys.readouterr().out)[0]["options"] is None
     assert main([*command, "--ranks", "8"]) == 0
-    assert 'runs    algorithm="ll128"' in capsys.readouterr().out
+    assert 'runs    algorithm="ll", block=256' in capsys.readouterr().out
     assert main(["explain", "ag_gemm", "256", "512", "512", "--machine", "mi300x8x2"]) == 0
     out = capsys.readouterr().out
     assert 'runs    algorithm="overlapped"' in out and "NodesError" not in out

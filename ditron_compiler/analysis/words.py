@@ -1,14 +1,15 @@
-"""Words that hold floats' bits beside an integer, as an epoch by which their reader knows them (ditron/kernels/words.py).
+"""Words that hold floats' bits beside an integer, as an epoch by which readers know them (ditron/kernels/words.py).
 
-Who stores one writes 0 for the floats, which are not known. So only a load whose low half nothing depends on may read
-them: a buffer is marked when a word is stored in it, and of any other load of it nothing is known.
+Where floats are not known, or not computed, who stores a word writes 0 for them. So only a load whose low half nothing
+depends on may read them: of any other load of the same buffer nothing is known.
 """
 
 from __future__ import annotations
 
 from ditron_compiler import ir
+from ditron_compiler.analysis.costs import is_float
 from ditron_compiler.ir.dialects import arith, ditron, tt
-from ditron_compiler.protocol.ir_values import constant, element_of
+from ditron_compiler.ir.matchers import constant_int, defining_op
 
 __all__ = ["is_low_half_of_words", "is_word", "shifts_out_low_half"]
 
@@ -17,27 +18,25 @@ _PURE = (tt.BitcastOp, tt.ExpandDimsOp, tt.ReduceOp, tt.ReshapeOp, tt.TransOp, *
 _LOW = (1 << 32) - 1
 
 
-def _scalar(op: ir.Operation) -> ir.Operation:
-    """What all elements are."""
-    while isinstance(op, _SPLATS):
-        op = op.operands[0].owner
-    return op
+def _element(value: ir.Value) -> ir.Value:
+    """What all elements are, or what they repeat."""
+    while isinstance(op := defining_op(value), _SPLATS):
+        value = op.operands[0]
+    return value
 
 
-def _constant(value: ir.Value) -> object:
-    op = _scalar(value.owner)
-    return constant(op) if isinstance(op, arith.ConstantOp) else None
-
-
-def _shifts(op: ir.Operation, *classes: type) -> bool:
-    return isinstance(op, classes) and isinstance(by := _constant(op.operands[1]), int) and by >= 32
-
-
-def _is_low_bits_of_float(op: ir.Operation) -> bool:
-    """Whether it is an ``and`` that leaves 32 bits, made of a float's, of an integer that was extended."""
-    if not isinstance(op, arith.AndIOp) or _constant(op.operands[1]) != _LOW:
+def _shifts(op: ir.Operation | None, *classes: type) -> bool:
+    if not isinstance(op, classes):
         return False
-    op = op.operands[0].owner
+    by = constant_int(_element(op.operands[1]))
+    return by is not None and by >= 32
+
+
+def _is_low_bits_of_float(op: ir.Operation | None) -> bool:
+    """Whether it is an ``and`` that leaves 32 bits, made of a float's, of an integer that was extended."""
+    if not isinstance(op, arith.AndIOp) or constant_int(_element(op.operands[1])) != _LOW:
+        return False
+    op = defining_op(op.operands[0])
     return isinstance(op, (arith.ExtSIOp, arith.ExtUIOp)) and _is_made_of_float(op.operands[0])
 
 
@@ -45,12 +44,11 @@ def _is_made_of_float(value: ir.Value) -> bool:
     """Whether the bits of a float are in the value, perhaps beside others: 16 bits have half of a word."""
     seen, worklist = set(), [value]
     while worklist:
-        value = worklist.pop()
-        if value in seen or isinstance(value.owner, ir.Block):
+        op = defining_op(value := worklist.pop())
+        if op is None or value in seen:
             continue
         seen.add(value)
-        op = value.owner
-        if isinstance(op, tt.BitcastOp) and isinstance(element_of(op.operands[0].type), ir.FloatType):
+        if isinstance(op, tt.BitcastOp) and is_float(op.operands[0].type):
             return True
         if isinstance(op, _PURE) or op.name.startswith("arith."):
             worklist.extend(op.operands)
@@ -59,11 +57,11 @@ def _is_made_of_float(value: ir.Value) -> bool:
 
 def is_word(value: ir.Value) -> bool:
     """Whether it is an integer shifted by 32 bits or more, with floats' bits below."""
-    op = _scalar(value.owner)
+    op = defining_op(_element(value))
     if not isinstance(op, arith.OrIOp):
         return False
     for high, low in (tuple(op.operands), tuple(op.operands)[::-1]):
-        if _shifts(_scalar(high.owner), arith.ShLIOp) and _is_low_bits_of_float(_scalar(low.owner)):
+        if _shifts(defining_op(_element(high)), arith.ShLIOp) and _is_low_bits_of_float(defining_op(_element(low))):
             return True
     return False
 
@@ -73,10 +71,10 @@ def is_low_half_of_words(op: ir.Operation) -> bool:
     if not _is_low_bits_of_float(op):
         return False
     words = [use.owner for use in _uses(op)]
-    stored = [use for word in words for use in _uses(word)]
-    return all(isinstance(word, arith.OrIOp) and is_word(word.results[0]) for word in words) and all(
-        isinstance(use.owner, (tt.StoreOp, ditron.StOp)) and use.operand_number == 1 for use in stored
-    )
+    if not all(isinstance(word, arith.OrIOp) and is_word(word.results[0]) for word in words):
+        return False
+    stores = [use for word in words for use in _uses(word)]
+    return all(isinstance(use.owner, (tt.StoreOp, ditron.StOp)) and use.operand_number == 1 for use in stores)
 
 
 def _uses(op: ir.Operation) -> list[ir.OpOperand]:

@@ -36,7 +36,11 @@ from cases import (  # noqa: E402
 from measuring import random  # noqa: E402
 
 from ditron import kernels  # noqa: E402
-from ditron.kernels.all_reduce_rms_norm import ll_rms_norm_program, two_shot_rms_norm_program  # noqa: E402
+from ditron.kernels.all_reduce_rms_norm import (
+    ll128_rms_norm_program,
+    ll_rms_norm_program,
+    two_shot_rms_norm_program,
+)  # noqa: E402
 from ditron.kernels.operands import capacity_for  # noqa: E402
 
 
@@ -163,12 +167,16 @@ def all_reduce(args: argparse.Namespace, device: torch.device) -> Iterator[Case]
 
 
 def norm_by(x, residual, weight, out, total, schedule: dict) -> torch.Tensor:
-    """A program of packets with another schedule: ``protocol`` is that of one shot, or ``"two_shot"``."""
-    schedule = {"parts": -(-x.shape[1] // schedule["block"])} | schedule
-    program = ll_rms_norm_program
-    if schedule.get("protocol") == "two_shot":
-        program = two_shot_rms_norm_program
-        del schedule["protocol"]
+    """A program with another schedule: ``protocol`` is ``"ll"``, ``"ll128"`` or ``"two_shot"``."""
+    schedule = {"protocol": "ll", "parts": -(-x.shape[1] // schedule["block"])} | schedule
+    protocol = schedule.pop("protocol")
+    if protocol == "ll":
+        schedule["num_ranks"] = dist.get_world_size()
+    program = {
+        "ll": ll_rms_norm_program,
+        "ll128": ll128_rms_norm_program,
+        "two_shot": two_shot_rms_norm_program,
+    }[protocol]
     program(x, residual, weight, out, total, capacity_for(len(x)), 1e-6, **schedule)
     return out
 

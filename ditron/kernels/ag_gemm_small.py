@@ -1,4 +1,4 @@
-"""AllGather + GEMM for few rows: rows travel as packets, then a product with K divided between programs reads B once.
+"""AllGather + GEMM for few rows: words or packets of them, then a product with K divided between programs reads B once.
 
 The product's time is that of reading B. Its programs begin beside the gather (programmatic dependent launch), ask the
 L2 cache for the first columns of their part of B, and then wait for the rows.
@@ -21,7 +21,15 @@ import ditron.language as dl
 from ditron.distributed.group import Group
 from ditron.kernels.all_gather import ll128_gather_kernel, ll_gather_kernel
 from ditron.kernels.exchange import packet_boxes
-from ditron.kernels.schedules import block_for, by_size, check_tile_rows, check_word_block, has_tiles, sent_bytes
+from ditron.kernels.schedules import (
+    block_for,
+    by_size,
+    check_tile_rows,
+    check_word_block,
+    has_tiles,
+    least_word_block,
+    sent_bytes,
+)
 from ditron.kernels.words import WordBlock, word_boxes
 from ditron.tuning.problem import Options, Problem
 
@@ -128,6 +136,7 @@ def split_k_kernel(
         "gathered": "bf16[4, 65536]",
         "out": "bf16[32, 3584]",
         "capacity": 65536,
+        "num_ranks": 4,
     },
     sample_args=lambda ranks: {
         "a": "bf16[3, 48]",
@@ -152,7 +161,7 @@ def ag_gemm_small_program(
     out,
     capacity,
     *,
-    num_ranks=4,
+    num_ranks,
     b_is_kn=False,
     has_bias=False,
     rows=16,
@@ -251,13 +260,17 @@ def split_k_schedule(group: Group, rows: int, N: int, a: torch.Tensor, given: Op
     Raises DitronError for a tile, as a caller has named it, that does not hold the rows or cannot be.
     """
     block = given.get("block", (32, 32) if group.small_shapes else BLOCK)
-    protocol = by_size(sent_bytes(group, a), group.num_ranks, group.has_nvlink)
+    by = by_size(sent_bytes(group, a), group.num_ranks, group.has_nvlink)
+    protocol = given.get("protocol", "ll128" if by == "ll128" else "ll")
+    gather_block = block_for(group, protocol)["block"]
+    if protocol == "ll":
+        gather_block = max(gather_block, least_word_block(a.dtype))
     chosen = {
         "num_ranks": group.num_ranks,
         "rows": max(16, triton.next_power_of_2(rows)),
         "block": block,
         "split": 2 if group.small_shapes else max(1, group.sms // -(-N // block[0])),
-        "gather_block": block_for(group, protocol)["block"],
+        "gather_block": gather_block,
         "protocol": protocol,
         "stages": STAGES if rows <= 64 else 4,
         "is_early": not group.is_sim,

@@ -146,7 +146,7 @@ def ll_gather_kernel(
 
 
 @ditron.program(
-    example={"x": "bf16[8192]", "out": "bf16[4, 8192]", "capacity": 8192},
+    example={"x": "bf16[8192]", "out": "bf16[4, 8192]", "capacity": 8192, "num_ranks": 4},
     sample_args=lambda ranks: {
         "x": "bf16[20]",
         "out": f"bf16[{ranks}, 20]",
@@ -156,7 +156,7 @@ def ll_gather_kernel(
     },
     max_nodes=1,
 )
-def ll_gather_program(x, out, capacity, *, num_ranks=4, block=256):
+def ll_gather_program(x, out, capacity, *, num_ranks, block=256):
     """As :func:`stored_gather_program`, by words: no signal, no fence, no memory between, and twice the bytes."""
     n, by = x.shape[0], WordBlock.of(block, x.dtype)
     kept = by.words_for(capacity)
@@ -273,8 +273,8 @@ def all_gather(
         gradient: of the result. ``"partial"``: each rank has a part of it, and they are added. ``"replicate"``: every
             rank computes the same from it and has the same gradient.
         group: the ranks; default the current group.
-        algorithm: ``"copied"`` by copy engines, ``"stored"`` by a kernel, ``"ll"`` or ``"ll128"`` as packets or
-            ``"nccl"``, instead of the one that was measured to be fastest or is chosen by size; ``"put"`` is taken
+        algorithm: ``"copied"`` by copy engines, ``"stored"`` by a kernel, ``"ll"`` as words or ``"ll128"`` as packets
+            or ``"nccl"``, instead of the one that was measured to be fastest or is chosen by size; ``"put"`` is taken
             where the ranks are on several nodes.
         schedule: keyword-only arguments of its program, instead of those that would be chosen.
 

@@ -74,11 +74,11 @@ def ll_kernel(x_ptr, out_ptr, boxes_ptr, n, kept, epoch, WORDS: tl.constexpr, RA
 
 
 @ditron.program(
-    example={"x": "bf16[8192]", "out": "bf16[8192]", "capacity": 8192},
+    example={"x": "bf16[8192]", "out": "bf16[8192]", "capacity": 8192, "num_ranks": 4},
     sample_args=lambda ranks: {"x": "bf16[20]", "out": "bf16[20]", "capacity": 32, "num_ranks": ranks, "block": 16},
     max_nodes=1,
 )
-def ll_program(x, out, capacity, *, num_ranks=4, block=256):
+def ll_program(x, out, capacity, *, num_ranks, block=256):
     """As :func:`one_shot_program`, by words: no signal, no fence, no memory between, and twice the bytes."""
     n, by = x.shape[0], WordBlock.of(block, x.dtype)
     kept = by.words_for(capacity)
@@ -344,7 +344,7 @@ def all_reduce(
         gradient: of the result. ``"replicate"``: every rank computes the same from it and has the same gradient, which
             is taken as it is (Megatron's g). ``"partial"``: each rank has a part of it, and they are added.
         group: the ranks; default the current group. One node.
-        algorithm: ``"ll"`` or ``"ll128"`` (packets, in one shot), ``"one_shot"``, ``"two_shot"`` or
+        algorithm: ``"ll"`` (words) or ``"ll128"`` (packets), in one shot, ``"one_shot"``, ``"two_shot"`` or
             ``"two_shot_ll128"`` (packets), instead of the one that was measured to be fastest or is chosen by size; or
             ``"nccl"``, which adds in the dtype of the tensors and is taken only if it is named.
         schedule: keyword-only arguments of its program, instead of those that would be chosen.

@@ -310,11 +310,11 @@ def all_reduce_rms_norm_program(x, residual, weight, out, total, capacity, eps, 
 
 
 @ditron.program(
-    example=EXAMPLE | {"block": 256, "parts": 32},
+    example=EXAMPLE | {"num_ranks": 4, "block": 256, "parts": 32},
     sample_args=lambda ranks: SAMPLE | {"num_ranks": ranks, "block": 16, "parts": 3},
     max_nodes=1,
 )
-def ll_rms_norm_program(x, residual, weight, out, total, capacity, eps, *, num_ranks=4, block=256, parts=1):
+def ll_rms_norm_program(x, residual, weight, out, total, capacity, eps, *, num_ranks, block=256, parts=1):
     """As :func:`all_reduce_rms_norm_program`, by words; a row has ``parts`` programs, each ``block`` of its columns.
 
     ``parts`` must be N / block, rounded up. Programs of a row wait for each other: the GPU must run ``parts`` of them

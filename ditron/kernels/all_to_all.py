@@ -1,4 +1,4 @@
-"""All-to-all: a kernel stores each rank's part in that rank's inbox, or sends it as packets."""
+"""All-to-all: a kernel stores each rank's part in that rank's inbox, or sends it as words or packets."""
 
 from __future__ import annotations
 
@@ -90,7 +90,7 @@ def ll_all_to_all_kernel(x_ptr, out_ptr, boxes_ptr, n, kept, epoch, WORDS: tl.co
 
 
 @ditron.program(
-    example={"x": "bf16[4, 8192]", "out": "bf16[4, 8192]", "capacity": 8192},
+    example={"x": "bf16[4, 8192]", "out": "bf16[4, 8192]", "capacity": 8192, "num_ranks": 4},
     sample_args=lambda ranks: {
         "x": f"bf16[{ranks}, 20]",
         "out": f"bf16[{ranks}, 20]",
@@ -100,7 +100,7 @@ def ll_all_to_all_kernel(x_ptr, out_ptr, boxes_ptr, n, kept, epoch, WORDS: tl.co
     },
     max_nodes=1,
 )
-def ll_all_to_all_program(x, out, capacity, *, num_ranks=4, block=256):
+def ll_all_to_all_program(x, out, capacity, *, num_ranks, block=256):
     """As :func:`stored_all_to_all_program`, by words: no signal, no fence, no memory between, and twice the bytes."""
     n, by = out.shape[1], WordBlock.of(block, x.dtype)
     kept = by.words_for(capacity)
@@ -187,8 +187,8 @@ def all_to_all(
         x: ``[rows, ...]``, the same shape on every rank, rows a multiple of the number of ranks: equal parts, in rank
             order of those who get them; of a quantized dtype too, without gradients.
         out: like x, written if given. group: the ranks; default the current group. One node.
-        algorithm: ``"stored"`` by a kernel, ``"ll"`` or ``"ll128"`` as packets or ``"nccl"``, instead of the one that
-            is chosen by size.
+        algorithm: ``"stored"`` by a kernel, ``"ll"`` as words or ``"ll128"`` as packets or ``"nccl"``, instead of the
+            one that is chosen by size.
         schedule: keyword-only arguments of its program, instead of those that would be chosen.
 
     Returns a tensor like ``x``; its gradient is exchanged in the same way. Collective over the group. Raises

@@ -28,6 +28,7 @@ __all__ = [
     "receive_block",
     "receive_packets",
     "send_block",
+    "send_packets",
     "send_packets_to_all",
     "sum_of_packets",
 ]

@@ -1,4 +1,4 @@
-"""GEMM + AllReduce for few rows: one kernel that streams the weight once and sends each finished tile as packets.
+"""GEMM + AllReduce for few rows: one kernel streams the weight once and sends finished tiles, as words or packets.
 
 The product's time is that of reading B. A program computes all rows of some columns, so that nothing is added between
 programs of a GPU; its tile goes to every rank as a message, and the tiles that come back are added in fp32.
@@ -28,6 +28,7 @@ from ditron.kernels.words import (
     words_of,
 )
 from ditron.tuning.problem import Options, Problem
+from ditron_compiler.errors import DitronError
 
 __all__ = ["fused_candidates", "fused_schedule", "gemm_ar_row_program", "gemm_ar_small_program"]
 
@@ -156,7 +157,7 @@ def gemm_ar_row_kernel(
 
 
 @ditron.program(
-    example={"a": "bf16[16, 3584]", "b": "bf16[8192, 3584]", "out": "bf16[16, 8192]"},
+    example={"a": "bf16[16, 3584]", "b": "bf16[8192, 3584]", "out": "bf16[16, 8192]", "num_ranks": 4},
     sample_args=lambda ranks: {
         "a": "bf16[3, 48]",
         "b": "bf16[40, 48]",
@@ -168,10 +169,10 @@ def gemm_ar_row_kernel(
     max_nodes=1,
 )
 def gemm_ar_small_program(
-    a, b, out, *, num_ranks=4, b_is_kn=False, rows=16, block=(64, 256), num_warps=4, stages=4, protocol="ll"
+    a, b, out, *, num_ranks, b_is_kn=False, rows=16, block=(64, 256), num_warps=4, stages=4, protocol="ll"
 ):
     """``out`` [M, N] = sum over ranks of ``a`` [M, K] times ``b`` [N, K] transposed; M is at most ``rows``,
-    a power of two, 16 or more.
+    a power of two, on GPUs 16 or more.
 
     ``b`` is ``[K, N]`` if b_is_kn. ``protocol``: ``"ll"`` for words, ``"ll128"`` for packets.
     """
@@ -205,7 +206,7 @@ def gemm_ar_small_program(
 
 
 @ditron.program(
-    example={"a": "bf16[1, 3584]", "b": "bf16[8192, 3584]", "out": "bf16[1, 8192]"},
+    example={"a": "bf16[1, 3584]", "b": "bf16[8192, 3584]", "out": "bf16[1, 8192]", "num_ranks": 4},
     sample_args=lambda ranks: {
         "a": "bf16[1, 48]",
         "b": "bf16[40, 48]",
@@ -215,7 +216,7 @@ def gemm_ar_small_program(
     },
     max_nodes=1,
 )
-def gemm_ar_row_program(a, b, out, *, num_ranks=4, block=(16, 512), num_warps=4, stages=3):
+def gemm_ar_row_program(a, b, out, *, num_ranks, block=(16, 512), num_warps=4, stages=3):
     """As :func:`gemm_ar_small_program`, of one row, and ``b`` [N, K]."""
     (_, N), K = out.shape, a.shape[1]
     BN, BK = block
@@ -241,23 +242,38 @@ def gemm_ar_row_program(a, b, out, *, num_ranks=4, block=(16, 512), num_warps=4,
 #: Of a result, up to which words are faster than packets (docs/results/tuning.md).
 WORD_BYTES = 384 << 10
 
+#: Rows of all ranks' tiles that 128 threads poll at once: the words of more do not fit their registers.
+MOST_POLLED_ROWS = 256
+
 
 def fused_schedule(M: int, N: int, b_is_kn: bool, group: Group, given: Options) -> tuple[Program, Options]:
     """The program for ``M`` rows of ``N`` and its keyword arguments: ``given``, and others."""
     if M == 1 and not b_is_kn and "rows" not in given:
         chosen = {"num_ranks": group.num_ranks} | ({"block": (32, 32)} if group.small_shapes else {})
         return gemm_ar_row_program, chosen | given
-    rows = max(16, 1 << (M - 1).bit_length())
-    protocol = "ll128" if M > 16 and 2 * M * N > WORD_BYTES and group.has_nvlink else "ll"
-    block, stages = ((64, 256), 4) if M <= 32 and protocol == "ll" else ((64, 128), 6 if M <= 64 else 4)
+    rows = given.get("rows", max(16, 1 << (M - 1).bit_length()))
+    is_small = rows <= 16 or (2 * M * N <= WORD_BYTES and rows * group.num_ranks <= MOST_POLLED_ROWS)
+    protocol = "ll" if is_small or not group.has_nvlink else "ll128"
+    block, stages = ((64, 256), 4) if rows <= 32 and protocol == "ll" else ((64, 128), 6 if rows <= 64 else 4)
     chosen = {
         "num_ranks": group.num_ranks,
         "rows": rows,
         "block": (32, 32) if group.small_shapes else block,
         "stages": stages,
         "protocol": protocol,
-    }
-    return gemm_ar_small_program, chosen | given
+    } | given
+    words, threads = chosen["rows"] * chosen["block"][0] // 2, 32 * chosen.get("num_warps", 4)
+    if chosen["protocol"] == "ll" and not group.is_sim and not _has_words_for(threads, words, group.num_ranks):
+        raise DitronError(
+            f"gemm_ar: a tile of {chosen['rows']} rows and {chosen['block'][0]} columns is too small for {threads} "
+            "threads, each of which polls four words or more: give a wider block=, fewer num_warps= or protocol='ll128'"
+        )
+    return gemm_ar_small_program, chosen
+
+
+def _has_words_for(threads: int, words: int, ranks: int) -> bool:
+    """Whether so many threads can poll ``words`` of each rank, as :func:`receive_words` asks."""
+    return triton.next_power_of_2(ranks) * words >= WORDS_OF_THREAD * threads
 
 
 def fused_candidates(problem: Problem) -> Iterator[Options]:

@@ -159,7 +159,7 @@ def ll_scatter_kernel(x_ptr, out_ptr, boxes_ptr, n, kept, epoch, WORDS: tl.const
 
 
 @ditron.program(
-    example={"x": "bf16[4, 8192]", "out": "bf16[8192]", "capacity": 8192},
+    example={"x": "bf16[4, 8192]", "out": "bf16[8192]", "capacity": 8192, "num_ranks": 4},
     sample_args=lambda ranks: {
         "x": f"bf16[{ranks}, 20]",
         "out": "bf16[20]",
@@ -169,7 +169,7 @@ def ll_scatter_kernel(x_ptr, out_ptr, boxes_ptr, n, kept, epoch, WORDS: tl.const
     },
     max_nodes=1,
 )
-def ll_scatter_program(x, out, capacity, *, num_ranks=4, block=256):
+def ll_scatter_program(x, out, capacity, *, num_ranks, block=256):
     """As :func:`stored_scatter_program`, by words: no signal, no fence, no memory between, and twice the bytes."""
     n, by = out.shape[0], WordBlock.of(block, x.dtype)
     kept = by.words_for(capacity)
@@ -270,9 +270,9 @@ def reduce_scatter(
     Args:
         x: ``[rows, ...]``, the same shape on every rank, rows a multiple of the number of ranks.
         out: ``[rows / num_ranks, ...]``, written if given. group: the ranks; default the current group.
-        algorithm: ``"copied"`` by copy engines, ``"stored"`` by a kernel, ``"ll"`` or ``"ll128"`` as packets, instead
-            of the one that was measured to be fastest or is chosen by size; ``"put"``, which is taken where the ranks
-            are on several nodes; or ``"nccl"``, which adds in the dtype of the tensors and is taken only if it is
+        algorithm: ``"copied"`` by copy engines, ``"stored"`` by a kernel, ``"ll"`` as words or ``"ll128"`` as packets,
+            instead of the one that was measured to be fastest or is chosen by size; ``"put"``, which is taken where the
+            ranks are on several nodes; or ``"nccl"``, which adds in the dtype of the tensors and is taken only if it is
             named.
         schedule: keyword-only arguments of its program, instead of those that would be chosen.
 

@@ -34,6 +34,7 @@ __all__ = [
     "fits_tile_kernel",
     "has_tiles",
     "is_large",
+    "least_word_block",
     "overlaps",
     "product_node_rule",
     "product_rule",
@@ -279,8 +280,12 @@ def check_schedule(what: str, given: Mapping[str, Any], program: Program) -> Non
             if not isinstance(value, bool):
                 raise DitronError(f"{what}: {name} must be True or False, got {value!r}")
             continue
+        if name == "protocol":
+            if value not in ("ll", "ll128"):
+                raise DitronError(f"{what}: protocol must be 'll' or 'll128', got {value!r}")
+            continue
         extents = value if isinstance(program.constants[name], tuple) and isinstance(value, tuple) else (value,)
-        if name != "protocol" and any(type(extent) is not int or extent < 1 for extent in extents):
+        if any(type(extent) is not int or extent < 1 for extent in extents):
             raise DitronError(f"{what}: {name} must be of integers from 1 on, got {value!r}")
         default = program.constants[name]
         if isinstance(default, tuple) and (not isinstance(value, tuple) or len(value) != len(default)):
@@ -290,7 +295,7 @@ def check_schedule(what: str, given: Mapping[str, Any], program: Program) -> Non
         if name in ("num_warps", "push_warps", "push_block", "parts") and value & (value - 1):
             raise DitronError(f"{what}: {name} must be a power of two, got {value!r}")
         least, most = _LIMITS.get(name, (1, value))
-        if not isinstance(value, tuple) and name != "protocol" and not least <= value <= most:
+        if not isinstance(value, tuple) and not least <= value <= most:
             raise DitronError(f"{what}: {name} must be from {least} to {most}, got {value!r}")
 
 

@@ -15,6 +15,7 @@ __all__ = ["is_low_half_of_words", "is_word", "shifts_out_low_half"]
 
 _SPLATS = (tt.SplatOp, tt.BroadcastOp)
 _PURE = (tt.BitcastOp, tt.ExpandDimsOp, tt.ReduceOp, tt.ReshapeOp, tt.TransOp, *_SPLATS)
+_BITWISE = (arith.AndIOp, arith.ExtSIOp, arith.ExtUIOp, arith.MulIOp, arith.OrIOp, arith.ShLIOp, arith.TruncIOp)
 _LOW = (1 << 32) - 1
 
 
@@ -41,18 +42,21 @@ def _is_low_bits_of_float(op: ir.Operation | None) -> bool:
 
 
 def _is_made_of_float(value: ir.Value) -> bool:
-    """Whether the bits of a float are in the value, perhaps beside others: 16 bits have half of a word."""
-    seen, worklist = set(), [value]
+    """Whether the value is the bits of floats, and of nothing else: 16 bits have half of a word."""
+    seen, worklist, is_float_there = set(), [value], False
     while worklist:
-        op = defining_op(value := worklist.pop())
-        if op is None or value in seen:
+        value = worklist.pop()
+        if value in seen:
             continue
         seen.add(value)
+        op = defining_op(value)
         if isinstance(op, tt.BitcastOp) and is_float(op.operands[0].type):
-            return True
-        if isinstance(op, _PURE) or op.name.startswith("arith."):
+            is_float_there = True
+        elif isinstance(op, (*_PURE, *_BITWISE)):
             worklist.extend(op.operands)
-    return False
+        elif not isinstance(op, (arith.ConstantOp, tt.MakeRangeOp)):
+            return False
+    return is_float_there
 
 
 def is_word(value: ir.Value) -> bool:

@@ -290,7 +290,12 @@ def _ld(fn, op):
     elem = access.pointee
     tail = [fn.i32(elem.bytes), _scope(fn, op), _semantic(fn, op), fn.where(op)]
     load = "ditron_sim_ld" if access.scalar else "ditron_sim_ld_element"
-    access.finish(lambda nest, v: from_i64(fn.b, fn.call(load, [v[0], *tail], ("i64",))[0], elem), elem)
+
+    def before(_: TileAccess) -> None:
+        if not access.scalar:
+            fn.call("ditron_sim_ld_tensor", [fn.where(op)])
+
+    access.finish(lambda nest, v: from_i64(fn.b, fn.call(load, [v[0], *tail], ("i64",))[0], elem), elem, before)
 
 
 @lowers("ditron.st")

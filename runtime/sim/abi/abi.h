@@ -106,7 +106,8 @@ struct ByteRanges {
   X(void, sync_all, (int32_t team, int32_t loc))                                                                       \
   /* Loads, stores and atomics of 1, 2, 4 or 8 bytes; the atomics return the old value. */                             \
   X(int64_t, ld, (void *p, int32_t bytes, int32_t scope, int32_t sem, int32_t loc))                                    \
-  /* The same of an element of a tensor, all of which are loaded at once. */                                           \
+  /* Before the elements of a tensor, all of which are loaded at once; and one of them. */                             \
+  X(void, ld_tensor, (int32_t loc))                                                                                    \
   X(int64_t, ld_element, (void *p, int32_t bytes, int32_t scope, int32_t sem, int32_t loc))                            \
   X(void, st, (void *p, int64_t bits, int32_t bytes, int32_t scope, int32_t sem, int32_t loc))                         \
   X(int64_t, atomic_rmw, (void *p, int64_t bits, int32_t kind, int32_t dtype, int32_t scope, int32_t sem, int32_t loc))\

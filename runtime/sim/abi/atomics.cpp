@@ -145,22 +145,6 @@ static void roundTrip(Machine &machine, Fiber &fiber, const void *p) {
   machine.clock->settle(fiber);
 }
 
-/// With a clock, of an element of a tensor that the operation at `loc` loads:
-/// the first one's way to memory and back is that of all.
-static void elementTrip(Machine &machine, Fiber &fiber, const void *p,
-                        int32_t loc) {
-  if (!machine.clock) {
-    return;
-  }
-  ProgramTime &own = *fiber.time;
-  if (own.elementsOf == loc && own.elementsAt == machine.clock->now()) {
-    return;
-  }
-  roundTrip(machine, fiber, p);
-  own.elementsOf = loc;
-  own.elementsAt = machine.clock->now();
-}
-
 static int64_t loadOne(Machine &machine, Fiber &fiber, void *p, int32_t bytes,
                        int32_t scope, int32_t sem) {
   if (machine.weakMemory) {
@@ -184,11 +168,22 @@ int64_t ditron_sim_ld(void *p, int32_t bytes, int32_t scope, int32_t sem,
   });
 }
 
+void ditron_sim_ld_tensor(int32_t loc) {
+  call(loc, [=](Machine &machine, Fiber &fiber) {
+    if (machine.clock) {
+      fiber.time->loadsTensor = true;
+    }
+  });
+}
+
 int64_t ditron_sim_ld_element(void *p, int32_t bytes, int32_t scope,
                               int32_t sem, int32_t loc) {
   return call(loc, [=](Machine &machine, Fiber &fiber) {
     checkAccess(machine, fiber, p, bytes, "ld");
-    elementTrip(machine, fiber, p, loc);
+    // All go at once: the first one's way to memory and back is that of all.
+    if (machine.clock && std::exchange(fiber.time->loadsTensor, false)) {
+      roundTrip(machine, fiber, p);
+    }
     return loadOne(machine, fiber, p, bytes, scope, sem);
   });
 }

@@ -43,9 +43,8 @@ struct ProgramTime {
   bool fences = false; ///< It has to fence stores to peers.
   int64_t last = -1;   ///< The activity that decides what time it is for it.
   int64_t record = -1;
-  int32_t outstanding = 0; ///< Parts of what it does now that are not over.
-  int32_t elementsOf = 0;  ///< The line of the tensor that it loads element
-  double elementsAt = -1;  ///< by element, and when the first one came.
+  int32_t outstanding = 0;  ///< Parts of what it does now that are not over.
+  bool loadsTensor = false; ///< Of which it has not loaded an element yet.
 
   bool hasPending() const {
     return dots > 0 || vector > 0 || special > 0 || fixed > 0 || fences ||

@@ -95,3 +95,22 @@ tt.func public @half_of_a_word(%p: !tt.ptr<f32>, %box: !tt.ptr<i64>, %epoch: i64
   ditron.st %box, %below scope node : !tt.ptr<i64>
   tt.return
 }
+
+// A word whose low half has an integer beside the float's bits, which its reader may use.
+tt.func public @shared_half(%p: !tt.ptr<bf16>, %box: !tt.ptr<i64>, %rows: i32, %epoch: i64) {
+  %c16 = arith.constant 16 : i32
+  %c32 = arith.constant 32 : i64
+  %low = arith.constant 4294967295 : i64
+  %x = tt.load %p : !tt.ptr<bf16>
+  // expected-error@+1 {{by the i16 that 'tt.bitcast' makes of it}}
+  %bits = tt.bitcast %x : bf16 -> i16
+  %wide = arith.extui %bits : i16 to i32
+  %shifted = arith.shli %rows, %c16 : i32
+  %data = arith.ori %shifted, %wide : i32
+  %extended = arith.extsi %data : i32 to i64
+  %below = arith.andi %extended, %low : i64
+  %above = arith.shli %epoch, %c32 : i64
+  %word = arith.ori %above, %below : i64
+  ditron.st %box, %word scope node : !tt.ptr<i64>
+  tt.return
+}

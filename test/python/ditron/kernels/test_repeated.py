@@ -127,7 +127,7 @@ def test_calls_that_do_more_than_a_program_are_not_remembered(machine, bodies):
 def gather_beside(x, other, *, group=None):
     out = x.new_empty(RANKS, x.numel())
     with group:
-        repeated.run_step(ll_gather_program, x, out, 64, block=64)
+        repeated.run_step(ll_gather_program, x, out, 64, num_ranks=RANKS, block=64)
     return out
 
 
@@ -135,7 +135,7 @@ def gather_beside(x, other, *, group=None):
 def gather_first(x, *, group=None):
     out = x.new_empty(RANKS, x.numel())
     with group:
-        repeated.run_step(ll_gather_program, x, out, 64, block=64)
+        repeated.run_step(ll_gather_program, x, out, 64, num_ranks=RANKS, block=64)
     return out[:1]
 
 

@@ -68,7 +68,7 @@ def gather_and_change(x, *, group=None):
 def gather_behind_a_program(x, *, group=None):
     out = x.new_empty(RANKS * 64)
     with group:
-        ll_gather_program(x, out.view(RANKS, -1), 64, block=64)
+        ll_gather_program(x, out.view(RANKS, -1), 64, num_ranks=RANKS, block=64)
         return kernels.all_gather(out)
 
 
@@ -82,7 +82,7 @@ def gather_unlike(x, *, group=None):
 def gather_and_add(x, bias, *, group=None):
     out = repeated.scratch((RANKS, 64), x)
     with group:
-        repeated.run_step(ll_gather_program, x, out, 64, block=64)
+        repeated.run_step(ll_gather_program, x, out, 64, num_ranks=RANKS, block=64)
     return out.add_(bias)
 
 
@@ -200,7 +200,7 @@ def test_padded_tokens_with_tangents_are_an_error(machine, bodies):
 def gather_first_of(tensors, *, group=None):
     out = tensors[0].new_empty(RANKS, 64)
     with group:
-        repeated.run_step(ll_gather_program, tensors[0], out, 64, block=64)
+        repeated.run_step(ll_gather_program, tensors[0], out, 64, num_ranks=RANKS, block=64)
     return out
 
 

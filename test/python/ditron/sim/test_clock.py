@@ -10,6 +10,7 @@ from dataclasses import replace
 import paths
 import pytest
 import torch
+import triton.language as tl
 from timed_programs import (
     branch_kernel,
     last_releases_kernel,
@@ -24,6 +25,7 @@ from timed_programs import (
 )
 
 import ditron
+import ditron.language as dl
 from ditron import machines, sim
 from ditron_compiler.errors import CompileError, DeadlockError, DitronError
 
@@ -43,6 +45,27 @@ def operations(prediction, name):
     """Rank, begin and end in us of each operation whose name begins so."""
     found = [one for one in prediction.launches if one.name.startswith(name)]
     return sorted((one.rank, round(one.queued * US, 3), round(one.ended * US, 3)) for one in found)
+
+
+@ditron.jit
+def chase(at_ptr, out_ptr, N: tl.constexpr, WIDTH: tl.constexpr):
+    at = tl.arange(0, WIDTH).to(tl.int64)
+    for _ in range(N):  # each address is what the load before gave
+        at = dl.ld(at_ptr + at, scope="gpu")
+    tl.store(out_ptr + tl.arange(0, WIDTH), at)
+
+
+def test_a_tensor_is_loaded_at_once_and_again_each_time():
+    def took(times, width):
+        def main(view):
+            chase[(1,)](torch.arange(width), torch.zeros(width, dtype=torch.int64), N=times, WIDTH=width)
+
+        ((_, begin, end),) = operations(predicted(main, 1), "chase")
+        return end - begin
+
+    one, five = took(1, 64), took(5, 64)
+    assert one == pytest.approx(took(1, 128), abs=0.01)
+    assert five - one == pytest.approx(4 * (took(2, 64) - one)) and five > one
 
 
 # --- products and SMs ------------------------------------------------------------------------------------------------

@@ -5,10 +5,12 @@ Pushes write ``box_ptr`` of the right neighbour, pulls read ``box_ptr`` of the l
 
 from __future__ import annotations
 
+import triton
 import triton.language as tl
 
 import ditron
 import ditron.language as dl
+from ditron.kernels.exchange import send_packets_to_all, sum_of_packets
 from ditron.kernels.tiles import multiply_tiles
 
 __all__ = [
@@ -17,6 +19,7 @@ __all__ = [
     "load_pull",
     "neighbour",
     "packet_push",
+    "packet_sum_kernel",
     "product_kernel",
     "small_kernel",
     "store_push",
@@ -30,6 +33,18 @@ def small_kernel(x_ptr, y_ptr, epoch, BLOCK: tl.constexpr):
     """``y`` = ``x`` + ``epoch``, a block for each program."""
     at = tl.program_id(0) * BLOCK + tl.arange(0, BLOCK)
     tl.store(y_ptr + at, tl.load(x_ptr + at) + epoch)
+
+
+@ditron.jit(do_not_specialize=["epoch"])
+def packet_sum_kernel(x_ptr, out_ptr, boxes_ptr, epoch, BLOCK: tl.constexpr):
+    """``out`` = the sum over ranks of ``x``, a block for each program, which sends it to all as ``ll`` packets."""
+    block = tl.program_id(0)
+    blocks = tl.num_programs(0)
+    x_ptr += block * BLOCK
+    out_ptr += block * BLOCK
+    send_packets_to_all(x_ptr, 0, BLOCK, boxes_ptr, block, blocks, epoch, BLOCK, "ll")
+    total = sum_of_packets(x_ptr, out_ptr, BLOCK, boxes_ptr, block, blocks, epoch, BLOCK, "ll")
+    tl.store(out_ptr + tl.arange(0, triton.next_power_of_2(BLOCK)), total.to(out_ptr.dtype.element_ty))
 
 
 @ditron.jit

@@ -172,6 +172,12 @@ def _reduced(algorithm: str, **schedule: Any) -> _Prepare:
     return prepare
 
 
+def _reduced_by_packets(rank: Rank) -> Callable[[], Any]:
+    """4096 bytes."""
+    x, out = rank.tensor(2048, dtype=_BF16), rank.tensor(2048, dtype=_BF16)
+    return lambda: programs.packet_sum_program(x, out)
+
+
 def _gathered_by_nccl(nbytes: int) -> _Prepare:
     """So many bytes of each rank."""
 
@@ -234,7 +240,7 @@ _OF_LINKS = (
     Probe("link.load_share", "loads of all SMs, 256 MB", _moved(_stores, 256 * MB, pull=True, **_STORES)),
     Probe("link.store_per_sm", "stores of one SM, 32 MB", _moved(_stores, 32 * MB, 1, **_STORES)),
     Probe("link.load_per_sm", "loads of one SM, 32 MB", _moved(_stores, 32 * MB, 1, pull=True, **_STORES)),
-    Probe("latency.peer", "all-reduce of 4 KB by LL", _reduced("ll", block=512), "graph", 20, keeps_time=True),
+    Probe("latency.peer", "all-reduce of 4 KB by LL", _reduced_by_packets, "graph", 20, keeps_time=True),
     Probe("latency.fence", "all-reduce of 4 KB, one shot", _reduced("one_shot"), "graph", 20),
     Probe("latency.barrier", "8 barriers of streams", _alone(programs.barriers_program, count=8), "graph", 10),
     Probe("copy_engine.busy_share", "AG+GEMM of 8192 x 1376 x 4096", _ag_gemm(8192, 1376, 4096)),

@@ -10,6 +10,7 @@ from triton.tools.tensor_descriptor import TensorDescriptor
 import ditron
 import ditron.host as dh
 from ditron.calibration import kernels
+from ditron.kernels.exchange import packet_boxes
 from ditron.kernels.tiles import shards_descriptor
 from ditron_compiler.analysis.packet_layout import packet_bytes
 
@@ -19,6 +20,7 @@ __all__ = [
     "elements_program",
     "launch_program",
     "local_copy_program",
+    "packet_sum_program",
     "packets_program",
     "product_program",
     "signals_program",
@@ -32,6 +34,14 @@ __all__ = [
 def launch_program(x, y, *, block):
     """``y`` [n] = ``x`` [n] + the number of the call; a program for each block."""
     kernels.small_kernel[(dh.cdiv(x.shape[0], block),)](x, y, dh.epoch(), BLOCK=block)
+
+
+@ditron.program
+def packet_sum_program(x, out, *, block=512, num_warps=4):
+    """``out`` [n] = the sum over ranks of ``x`` [n], n a multiple of ``block``, by ``ll`` packets."""
+    blocks = x.shape[0] // block
+    boxes = packet_boxes(blocks, block, x.dtype)
+    kernels.packet_sum_kernel[(blocks,)](x, out, boxes, dh.epoch(), BLOCK=block, num_warps=num_warps)
 
 
 @ditron.program

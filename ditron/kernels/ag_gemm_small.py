@@ -30,7 +30,7 @@ from ditron.kernels.schedules import (
     least_word_block,
     sent_bytes,
 )
-from ditron.kernels.words import WordBlock, word_boxes
+from ditron.kernels.words import launch_words
 from ditron.tuning.problem import Options, Problem
 
 __all__ = ["MOST_ROWS", "ag_gemm_small_program", "divides_k", "split_k_candidates", "split_k_schedule"]
@@ -183,20 +183,7 @@ def ag_gemm_small_program(
     BN, BK = block
     tiles = dh.cdiv(N, BN)
     if protocol == "ll":
-        by = WordBlock.of(gather_block, a.dtype)
-        kept = by.words_for(capacity)
-        ll_gather_kernel[(dh.cdiv(elements, by.elements),)](
-            a,
-            gathered,
-            word_boxes(kept),
-            elements,
-            kept,
-            dh.epoch(),
-            WORDS=by.words,
-            RANKS=num_ranks,
-            TRIGGERS=is_early,
-            num_warps=by.num_warps,
-        )
+        launch_words(ll_gather_kernel, a, gathered, elements, capacity, num_ranks, gather_block, TRIGGERS=is_early)
     else:
         blocks = -(-capacity // gather_block)
         boxes = packet_boxes(blocks, gather_block, a.dtype)

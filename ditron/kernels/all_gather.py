@@ -37,14 +37,7 @@ from ditron.kernels.schedules import (
     sent_bytes,
     stored_candidates,
 )
-from ditron.kernels.words import (
-    WordBlock,
-    load_words,
-    peer_boxes,
-    send_words,
-    store_from_all,
-    word_boxes,
-)
+from ditron.kernels.words import launch_words, load_words, peer_boxes, send_words, store_from_all
 from ditron.tuning.lookup import tuned
 from ditron.tuning.problem import Options, Problem
 from ditron.tuning.registry import tunable
@@ -158,19 +151,7 @@ def ll_gather_kernel(
 )
 def ll_gather_program(x, out, capacity, *, num_ranks, block=256):
     """As :func:`stored_gather_program`, by words: no signal, no fence, no memory between, and twice the bytes."""
-    n, by = x.shape[0], WordBlock.of(block, x.dtype)
-    kept = by.words_for(capacity)
-    ll_gather_kernel[(dh.cdiv(n, by.elements),)](
-        x,
-        out,
-        word_boxes(kept),
-        n,
-        kept,
-        dh.epoch(),
-        WORDS=by.words,
-        RANKS=num_ranks,
-        num_warps=by.num_warps,
-    )
+    launch_words(ll_gather_kernel, x, out, x.shape[0], capacity, num_ranks, block)
 
 
 @ditron.jit(do_not_specialize=["epoch"])

@@ -32,15 +32,7 @@ from ditron.kernels.nccl import run_by_nccl
 from ditron.kernels.operands import aligned, capacity_for, in_group, result, vector_operand
 from ditron.kernels.repeated import repeatable, run_step
 from ditron.kernels.schedules import BLOCKS, LL128_BYTES, LL_BYTES, collective_schedule, sent_bytes
-from ditron.kernels.words import (
-    WordBlock,
-    load_words,
-    peer_boxes,
-    places_of,
-    send_words,
-    sum_from_all,
-    word_boxes,
-)
+from ditron.kernels.words import launch_words, load_words, peer_boxes, places_of, send_words, sum_from_all
 from ditron.tuning.lookup import tuned
 from ditron.tuning.problem import Options, Problem
 from ditron.tuning.registry import Rule, tunable
@@ -80,19 +72,7 @@ def ll_kernel(x_ptr, out_ptr, boxes_ptr, n, kept, epoch, WORDS: tl.constexpr, RA
 )
 def ll_program(x, out, capacity, *, num_ranks, block=256):
     """As :func:`one_shot_program`, by words: no signal, no fence, no memory between, and twice the bytes."""
-    n, by = x.shape[0], WordBlock.of(block, x.dtype)
-    kept = by.words_for(capacity)
-    ll_kernel[(dh.cdiv(n, by.elements),)](
-        x,
-        out,
-        word_boxes(kept),
-        n,
-        kept,
-        dh.epoch(),
-        WORDS=by.words,
-        RANKS=num_ranks,
-        num_warps=by.num_warps,
-    )
+    launch_words(ll_kernel, x, out, x.shape[0], capacity, num_ranks, block)
 
 
 @ditron.jit(do_not_specialize=["epoch"])

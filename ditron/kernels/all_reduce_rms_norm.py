@@ -116,6 +116,15 @@ def sum_over_parts(value, words_ptr, part, epoch, PARTS: tl.constexpr, POLLED: t
     return tl.sum(tl.where(at < PARTS, words.to(tl.float32, bitcast=True), 0.0), 0)
 
 
+@ditron.jit
+def square_of_row(rounded, squares_ptr, row, part, epoch, PARTS: tl.constexpr, POLLED: tl.constexpr):
+    """The sum of squares of a row of which this program has the part ``rounded``."""
+    square = sum_of_squares(rounded)
+    if PARTS > 1:
+        square = sum_over_parts(square, squares_ptr + row * PARTS, part, epoch, PARTS, POLLED)
+    return square
+
+
 @ditron.jit(do_not_specialize=["epoch"])
 def ll_kernel(
     x_ptr,
@@ -156,9 +165,7 @@ def ll_kernel(
     total = sum_from_all(message, boxes_ptr, kept, epoch, DTYPE, RANKS)
     rounded = (total + residual).to(DTYPE)
     tl.store(sum_ptr + first + cols, rounded, mask=mask)
-    square = sum_of_squares(rounded)
-    if PARTS > 1:
-        square = sum_over_parts(square, squares_ptr + row * PARTS, part, epoch, PARTS, POLLED)
+    square = square_of_row(rounded, squares_ptr, row, part, epoch, PARTS, POLLED)
     store_scaled(out_ptr, first + cols, mask, rounded, square, weight, N, eps)
 
 
@@ -199,9 +206,7 @@ def ll128_kernel(
     )
     rounded = (total + residual).to(sum_ptr.dtype.element_ty)
     tl.store(sum_ptr + first + cols, rounded, mask=mask)
-    square = sum_of_squares(rounded)
-    if PARTS > 1:
-        square = sum_over_parts(square, squares_ptr + row * PARTS, part, epoch, PARTS, POLLED)
+    square = square_of_row(rounded, squares_ptr, row, part, epoch, PARTS, POLLED)
     store_scaled(out_ptr, first + cols, mask, rounded, square, weight, N, eps)
 
 
@@ -253,9 +258,7 @@ def two_shot_kernel(
         row_ptr = receive_packets(sum_ptr, count, sums_ptr, box, 0, adder, epoch, BLOCK, "ll128")
         rounded = tl.load(row_ptr + cols, mask=mask, other=0.0)
     # By the same instructions, in the same order, whichever rank has added the row: the bits are the same.
-    square = sum_of_squares(rounded)
-    if PARTS > 1:
-        square = sum_over_parts(square, squares_ptr + row * PARTS, part, epoch, PARTS, POLLED)
+    square = square_of_row(rounded, squares_ptr, row, part, epoch, PARTS, POLLED)
     store_scaled(out_ptr, first + cols, mask, rounded, square, weight.to(tl.float32), N, eps)
 
 

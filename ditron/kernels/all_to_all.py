@@ -20,12 +20,7 @@ from ditron.kernels.nccl import run_by_nccl
 from ditron.kernels.operands import aligned, capacity_for, in_group, result, vector_operand
 from ditron.kernels.repeated import repeatable, run_step
 from ditron.kernels.schedules import BLOCKS, LL128_BYTES, by_size, collective_schedule, stored_candidates
-from ditron.kernels.words import (
-    WordBlock,
-    send_parts,
-    store_from_all,
-    word_boxes,
-)
+from ditron.kernels.words import launch_words, send_parts, store_from_all
 from ditron.tuning.lookup import tuned
 from ditron.tuning.problem import Options, Problem
 from ditron.tuning.registry import Rule, tunable
@@ -102,19 +97,7 @@ def ll_all_to_all_kernel(x_ptr, out_ptr, boxes_ptr, n, kept, epoch, WORDS: tl.co
 )
 def ll_all_to_all_program(x, out, capacity, *, num_ranks, block=256):
     """As :func:`stored_all_to_all_program`, by words: no signal, no fence, no memory between, and twice the bytes."""
-    n, by = out.shape[1], WordBlock.of(block, x.dtype)
-    kept = by.words_for(capacity)
-    ll_all_to_all_kernel[(dh.cdiv(n, by.elements),)](
-        x,
-        out,
-        word_boxes(kept),
-        n,
-        kept,
-        dh.epoch(),
-        WORDS=by.words,
-        RANKS=num_ranks,
-        num_warps=by.num_warps,
-    )
+    launch_words(ll_all_to_all_kernel, x, out, out.shape[1], capacity, num_ranks, block)
 
 
 @ditron.jit(do_not_specialize=["epoch"])

@@ -34,13 +34,7 @@ from ditron.kernels.schedules import (
     sent_bytes,
     stored_candidates,
 )
-from ditron.kernels.words import (
-    WordBlock,
-    places_of,
-    send_parts,
-    sum_from_all,
-    word_boxes,
-)
+from ditron.kernels.words import launch_words, places_of, send_parts, sum_from_all
 from ditron.tuning.lookup import tuned
 from ditron.tuning.problem import Options, Problem
 from ditron.tuning.registry import tunable
@@ -171,19 +165,7 @@ def ll_scatter_kernel(x_ptr, out_ptr, boxes_ptr, n, kept, epoch, WORDS: tl.const
 )
 def ll_scatter_program(x, out, capacity, *, num_ranks, block=256):
     """As :func:`stored_scatter_program`, by words: no signal, no fence, no memory between, and twice the bytes."""
-    n, by = out.shape[0], WordBlock.of(block, x.dtype)
-    kept = by.words_for(capacity)
-    ll_scatter_kernel[(dh.cdiv(n, by.elements),)](
-        x,
-        out,
-        word_boxes(kept),
-        n,
-        kept,
-        dh.epoch(),
-        WORDS=by.words,
-        RANKS=num_ranks,
-        num_warps=by.num_warps,
-    )
+    launch_words(ll_scatter_kernel, x, out, out.shape[0], capacity, num_ranks, block)
 
 
 @ditron.jit(do_not_specialize=["epoch"])

@@ -24,6 +24,7 @@ __all__ = [
     "WordBlock",
     "elements_of",
     "elements_of_word",
+    "launch_words",
     "load_words",
     "peer_boxes",
     "places_of",
@@ -70,6 +71,28 @@ class WordBlock:
     def words_for(self, capacity: Any) -> Any:
         """Words of the blocks that hold ``capacity`` elements."""
         return -(-capacity // self.elements) * self.words
+
+
+def launch_words(
+    kernel: Any, x: Any, out: Any, n: Any, capacity: Any, num_ranks: int, block: int, **constants: Any
+) -> None:
+    """In a host program: ``kernel`` with a program for each block of ``n`` elements that ranks exchange; memory is kept
+    for up to ``capacity`` elements of a message.
+    """
+    by = WordBlock.of(block, x.dtype)
+    kept = by.words_for(capacity)
+    kernel[(dh.cdiv(n, by.elements),)](
+        x,
+        out,
+        word_boxes(kept),
+        n,
+        kept,
+        dh.epoch(),
+        WORDS=by.words,
+        RANKS=num_ranks,
+        num_warps=by.num_warps,
+        **constants,
+    )
 
 
 @triton.constexpr_function

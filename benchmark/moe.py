@@ -237,6 +237,7 @@ def main() -> None:
     parser.add_argument(
         "--schedules", nargs="*", type=parse_schedule, default=[], help="of ag_moe: e.g. group_m=4,stages=3"
     )
+    parser.add_argument("--fp8", action="store_true", help="ep_moe: experts in fp8 with scales of blocks, too")
     args = parser.parse_args()
     args.route = partial(route, RouteDistribution.parse(args.routing))
     args.title = "{} {} tokens {}" if args.routing == "uniform" else f"{{}} {{}} tokens {{}}, {args.routing}"

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import argparse
 from collections.abc import Callable, Iterator
+from functools import partial
 
 import grouped_kernels
 import torch
@@ -11,29 +12,40 @@ import torch.distributed as dist
 import torch.nn.functional as F
 from cases import Case, Run, copies_alone, floor
 from grouped_gemm import Model
-from measuring import random
+from measuring import random, relative_error
 from triton.tools.tensor_descriptor import TensorDescriptor
 
-from ditron.kernels import Plan, ag_moe, ep_moe, moe_ar, moe_plan, moe_rs
+from ditron.kernels import Plan, ag_moe, ep_moe, moe_ar, moe_plan, moe_rs, quantize_128x128
 from ditron.kernels.expert_schedules import tiles_for
+from ditron.kernels.scales import dequantized
 
 __all__ = ["layer_cases", "second_cases"]
 
+#: Of a layer in fp8, to fp32 with the same weights: its rows are quantized twice, which was .0435 of norms on one rank.
+FP8_ERROR = 5e-2
+
 
 class ComparedCase(Case):
-    """Ours may be 1.1 times as far from fp32 as torch + NCCL, and its calls are equal bit by bit."""
+    """Ours in bf16 may be 1.1 times as far from fp32 as torch + NCCL, and its calls are equal bit by bit."""
 
     def __init__(self, *args):
         super().__init__(*args)
         self.firsts: dict[str, torch.Tensor] = {}
         self.theirs = 0.0
+        self.of_fp8: torch.Tensor = self.expected[0]  # of weights as fp8 has them
 
     def error(self, name: str, results: tuple[torch.Tensor, ...]) -> float:
-        error = super().error(name, results)
+        if is_fp8 := "fp8" in name:
+            error = relative_error(results[0], self.of_fp8)
+            assert error < FP8_ERROR, f"{self.operator} {self.name}, {name}: error {error}"
+        else:
+            error = super().error(name, results)
         if name == "torch + NCCL":
             self.theirs = error
         elif name.startswith("ditron"):
-            assert error <= 1.1 * self.theirs, f"{self.operator} {self.name}, {name}: {error}, torch {self.theirs}"
+            assert is_fp8 or error <= 1.1 * self.theirs, (
+                f"{self.operator} {self.name}, {name}: {error}, torch {self.theirs}"
+            )
             first = self.firsts.setdefault(name, results[0].clone())
             assert torch.equal(first, results[0]), f"{self.operator} {self.name}, {name}: other bits"
         return error
@@ -143,7 +155,9 @@ def second_case(
     return ComparedCase(operator, name, runs, expected, 1e-2)
 
 
-def layer_case(name: str, model: Model, ids: torch.Tensor, parallel: str, device: torch.device) -> Case:
+def layer_case(
+    name: str, model: Model, ids: torch.Tensor, parallel: str, device: torch.device, fp8: bool = False
+) -> Case:
     """``ep_moe``, with nothing given. torch + NCCL: for as many rows as there could be, or for those there are."""
     layer = Layer(model, ids, parallel, device)
     w13 = layer.random_weights(2 * layer.inner, layer.hidden, device)
@@ -154,11 +168,12 @@ def layer_case(name: str, model: Model, ids: torch.Tensor, parallel: str, device
     gathered = torch.empty(ranks * tokens, layer.hidden, dtype=x.dtype, device=device)
     dist.all_gather_into_tensor(gathered, x)
 
-    def product(e: int, routes: slice) -> torch.Tensor:
-        gate, up = (gathered[layer.token[routes]].float() @ w13[e].float().T).chunk(2, 1)
-        return (F.silu(gate) * up) @ w2[e].float().T
+    def product(first: torch.Tensor, second: torch.Tensor, routes: slice) -> torch.Tensor:
+        gate, up = (gathered[layer.token[routes]].float() @ first.T).chunk(2, 1)
+        return (F.silu(gate) * up) @ second.T
 
-    expected = layer.own(layer.summed(product, device))
+    of_weights = layer.summed(lambda e, routes: product(w13[e].float(), w2[e].float(), routes), device)
+    expected = layer.own(of_weights)
     all_ids = torch.empty(ranks * tokens, top_k, dtype=torch.int32, device=device)
     all_weights = torch.empty(ranks * tokens, top_k, device=device)
     sums = torch.empty_like(gathered)
@@ -200,7 +215,20 @@ def layer_case(name: str, model: Model, ids: torch.Tensor, parallel: str, device
         "ditron, dispatched": lambda: ep_moe(x, my_ids, my_weights, w13, w2, **layer.options, algorithm="dispatched"),
         "ditron, activation in the product": activation_in_product,
     }
-    return ComparedCase("ep_moe", name, runs, expected, 1.5e-2)
+    case = ComparedCase("ep_moe", name, runs, expected, 1.5e-2)
+    if fp8:
+        (w13_fp8, scale_w13), (w2_fp8, scale_w2) = quantize_128x128(w13), quantize_128x128(w2)
+        known = layer.options | {"scale_w13": scale_w13, "scale_w2": scale_w2}
+        for algorithm in ("gathered", "dispatched"):
+            options = known | {"algorithm": algorithm}
+            runs[f"ditron, fp8, {algorithm}"] = partial(ep_moe, x, my_ids, my_weights, w13_fp8, w2_fp8, **options)
+
+        def product_of_fp8(e: int, routes: slice) -> torch.Tensor:
+            first, second = dequantized(w13_fp8[e], scale_w13[e], "block"), dequantized(w2_fp8[e], scale_w2[e], "block")
+            return product(first, second, routes)
+
+        case.of_fp8 = layer.own(layer.summed(product_of_fp8, device))
+    return case
 
 
 def second_cases(args: argparse.Namespace, operator: str, models: dict, device) -> Iterator[Case]:
@@ -217,4 +245,6 @@ def layer_cases(args: argparse.Namespace, models: dict, device) -> Iterator[Case
         for tokens in args.rows:
             for parallel in args.parallel:
                 ids = args.route(models[name], tokens, device)
-                yield layer_case(args.title.format(name, tokens, parallel), models[name], ids, parallel, device)
+                yield layer_case(
+                    args.title.format(name, tokens, parallel), models[name], ids, parallel, device, args.fp8
+                )

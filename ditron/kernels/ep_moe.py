@@ -147,14 +147,15 @@ def ep_moe(
         tokens = x.shape[0] if max_tokens is None else max_tokens
         sizes = (tokens, w13.shape[1], w13.shape[2], num_experts, topk_ids.shape[-1], parallel)
         with in_group(group, "ep_moe") as found:
-            if is_quantized and block_m is None and not found.small_shapes:
-                block_m = block_rows(found.num_ranks * tokens * topk_ids.shape[-1] // num_experts, scaled=True)
+            average = found.num_ranks * tokens * topk_ids.shape[-1] // max(num_experts, 1)
+            if is_quantized and not found.small_shapes:
+                block_m = block_m or block_rows(average, scaled=True)
+                algorithm = algorithm or _by_size(found.num_ranks, parallel, tokens, average)[0]
             elif not is_quantized and not is_over_nodes:
                 given = {} if block_m is None else {"block_m": block_m}
                 algorithm, given = tuned("ep_moe", found, algorithm, given, x.dtype, *sizes)
                 block_m = given.get("block_m")
                 if algorithm is None and block_m is None and not found.small_shapes:
-                    average = found.num_ranks * tokens * topk_ids.shape[-1] // num_experts
                     algorithm, block_m = _by_size(found.num_ranks, parallel, tokens, average)
     options: dict[str, Any] = {
         "num_experts": num_experts,

@@ -1,7 +1,7 @@
 """GEMM + AllReduce of few rows, in graphs, on the GPUs of one host: what the weight's stream takes, and the exchange.
 
     torchrun --nproc-per-node 2 benchmark/gemm_ar_variants.py --rows 1 16 64 --json variants.json
-    torchrun --nproc-per-node 4 benchmark/gemm_ar_variants.py --rows 16 --no-variants --schedules protocol=ll128
+    torchrun --nproc-per-node 4 benchmark/gemm_ar_variants.py --rows 16 --no-variants --schedules protocol=ll
 
 Beside the operator, cuBLAS, NCCL and torch's all-reduces: the kernel of gemm_ar_small.py without its exchange
 (``alone``); with several tiles of a program, each sent before the next one's weight is read (``tiles``); with
@@ -162,7 +162,7 @@ def gemm_ar(args: argparse.Namespace, device: torch.device) -> Iterator[Case]:
 def main() -> None:
     parser = arguments(__doc__, {"gemm_ar": gemm_ar})
     parser.add_argument("--rows", nargs="*", type=int, default=[1, 16, 64, 128])
-    parser.add_argument("--schedules", nargs="*", default=[], help="of gemm_ar, such as block=64x128,protocol=ll128")
+    parser.add_argument("--schedules", nargs="*", default=[], help="of gemm_ar, such as block=64x128,protocol=ll")
     parser.add_argument("--no-variants", action="store_true", help="no kernel of this file")
     parser.add_argument(
         "--shapes", nargs="*", type=lambda t: tuple(map(int, t.split("x"))), default=[(8192, 3584), (5120, 3200)]

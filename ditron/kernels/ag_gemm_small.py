@@ -30,7 +30,7 @@ from ditron.kernels.schedules import (
     least_word_block,
     sent_bytes,
 )
-from ditron.kernels.words import launch_words
+from ditron.kernels.words import bits_for, launch_words
 from ditron.tuning.problem import Options, Problem
 
 __all__ = ["MOST_ROWS", "ag_gemm_small_program", "divides_k", "split_k_candidates", "split_k_schedule"]
@@ -183,7 +183,9 @@ def ag_gemm_small_program(
     BN, BK = block
     tiles = dh.cdiv(N, BN)
     if protocol == "ll":
-        launch_words(ll_gather_kernel, a, gathered, elements, capacity, num_ranks, gather_block, TRIGGERS=is_early)
+        bits = bits_for(a.dtype)
+        constants = {"BITS": bits, "TRIGGERS": is_early}
+        launch_words(ll_gather_kernel, a, gathered, elements, capacity, num_ranks, gather_block, bits, **constants)
     else:
         blocks = -(-capacity // gather_block)
         boxes = packet_boxes(blocks, gather_block, a.dtype)
@@ -247,7 +249,7 @@ def split_k_schedule(group: Group, rows: int, N: int, a: torch.Tensor, given: Op
     Raises DitronError for a tile, as a caller has named it, that does not hold the rows or cannot be.
     """
     block = given.get("block", (32, 32) if group.small_shapes else BLOCK)
-    by = by_size(sent_bytes(group, a), group.num_ranks, group.has_nvlink)
+    by = by_size(sent_bytes(group, a), group.num_ranks, group.has_nvlink, bits_for(a.dtype) == 64)
     protocol = given.get("protocol", "ll128" if by == "ll128" else "ll")
     gather_block = block_for(group, protocol)["block"]
     if protocol == "ll":

@@ -37,7 +37,7 @@ from ditron.kernels.schedules import (
     sent_bytes,
     stored_candidates,
 )
-from ditron.kernels.words import launch_words, load_words, peer_boxes, send_words, store_from_all
+from ditron.kernels.words import launch_words, load_words, send_to_all, store_from_all
 from ditron.tuning.lookup import tuned
 from ditron.tuning.problem import Options, Problem
 from ditron.tuning.registry import tunable
@@ -121,6 +121,7 @@ def ll_gather_kernel(
     epoch,
     WORDS: tl.constexpr,
     RANKS: tl.constexpr,
+    BITS: tl.constexpr = 32,
     TRIGGERS: tl.constexpr = False,
 ):
     """A program for each ``WORDS`` words: sends them to every rank, and stores what every rank sent to ``out``.
@@ -131,11 +132,8 @@ def ll_gather_kernel(
     if TRIGGERS:
         gdc_launch_dependents()
     word = tl.program_id(0) * WORDS + tl.arange(0, WORDS)
-    to = peer_boxes(boxes_ptr, kept, epoch, RANKS)
-    mine = load_words(x_ptr, word, n)
-    for step in tl.static_range(RANKS):
-        send_words(to[step] + word, mine, epoch)
-    store_from_all(out_ptr, word, n, boxes_ptr, kept, epoch, RANKS)
+    send_to_all(load_words(x_ptr, word, n, BITS), word, boxes_ptr, kept, epoch, RANKS)
+    store_from_all(out_ptr, word, n, boxes_ptr, kept, epoch, BITS, RANKS)
 
 
 @ditron.program(
@@ -150,8 +148,8 @@ def ll_gather_kernel(
     max_nodes=1,
 )
 def ll_gather_program(x, out, capacity, *, num_ranks, block=256):
-    """As :func:`stored_gather_program`, by words: no signal, no fence, no memory between, and twice the bytes."""
-    launch_words(ll_gather_kernel, x, out, x.shape[0], capacity, num_ranks, block)
+    """As :func:`stored_gather_program`, by flagged words: no signal, fence or memory between, and twice the bytes."""
+    launch_words(ll_gather_kernel, x, out, x.shape[0], capacity, num_ranks, block, 32)
 
 
 @ditron.jit(do_not_specialize=["epoch"])
@@ -269,7 +267,7 @@ def all_gather(
         if algorithm is None and len(group.nodes) > 1:
             algorithm = "put"
         algorithm, schedule = tuned("all_gather", group, algorithm, schedule, x.dtype, x.numel())
-        algorithm = algorithm or by_size(sent_bytes(group, x), group.num_ranks, group.has_nvlink)
+        algorithm = algorithm or by_size(sent_bytes(group, x), group.num_ranks, group.has_nvlink, data_words=False)
         if algorithm == "nccl":
             mine, everything = aligned(x).view(-1), out.view(-1)
             sent = sent_bytes(group, x)

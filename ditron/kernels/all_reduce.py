@@ -11,7 +11,6 @@ from typing import Any
 
 import torch
 import torch.distributed as dist
-import triton
 import triton.language as tl
 
 import ditron
@@ -20,19 +19,33 @@ import ditron.language as dl
 from ditron.distributed.torch_groups import AnyGroup
 from ditron.kernels.dispatch import torch_operator
 from ditron.kernels.exchange import (
-    packet_boxes,
     receive_block,
-    receive_packets,
     send_block,
-    send_packets,
-    send_packets_to_all,
-    sum_of_packets,
 )
 from ditron.kernels.nccl import run_by_nccl
 from ditron.kernels.operands import aligned, capacity_for, in_group, result, vector_operand
 from ditron.kernels.repeated import repeatable, run_step
-from ditron.kernels.schedules import BLOCKS, LL128_BYTES, LL_BYTES, collective_schedule, sent_bytes
-from ditron.kernels.words import launch_words, load_words, peer_boxes, places_of, send_words, sum_from_all
+from ditron.kernels.schedules import (
+    BLOCKS,
+    DATA_WORD_BYTES,
+    LL_BYTES,
+    TWO_SHOT_SAVED_BYTES,
+    collective_schedule,
+    saves_by_two_shots,
+    sent_bytes,
+)
+from ditron.kernels.words import (
+    WordBlock,
+    gather_parts,
+    launch_words,
+    load_words,
+    places_of,
+    places_of_block,
+    send_to_all,
+    sum_from_all,
+    sum_of_own_part,
+    word_boxes,
+)
 from ditron.tuning.lookup import tuned
 from ditron.tuning.problem import Options, Problem
 from ditron.tuning.registry import Rule, tunable
@@ -40,10 +53,9 @@ from ditron_compiler.errors import DitronError
 
 __all__ = [
     "all_reduce",
-    "ll128_program",
     "ll_program",
     "one_shot_program",
-    "two_shot_ll128_program",
+    "two_shot_ll_program",
     "two_shot_program",
 ]
 
@@ -56,12 +68,9 @@ def ll_kernel(x_ptr, out_ptr, boxes_ptr, n, kept, epoch, WORDS: tl.constexpr, RA
     """
     DTYPE: tl.constexpr = x_ptr.dtype.element_ty
     word = tl.program_id(0) * WORDS + tl.arange(0, WORDS)
-    to = peer_boxes(boxes_ptr, kept, epoch, RANKS)
-    mine = load_words(x_ptr, word, n)
-    for step in tl.static_range(RANKS):
-        send_words(to[step] + word, mine, epoch)
+    send_to_all(load_words(x_ptr, word, n, 64), word, boxes_ptr, kept, epoch, RANKS)
     total = sum_from_all(word, boxes_ptr, kept, epoch, DTYPE, RANKS)
-    place = places_of(word, DTYPE)
+    place = places_of(word, DTYPE, 64)
     tl.store(out_ptr + place, total.to(DTYPE), mask=place < n)
 
 
@@ -71,33 +80,8 @@ def ll_kernel(x_ptr, out_ptr, boxes_ptr, n, kept, epoch, WORDS: tl.constexpr, RA
     max_nodes=1,
 )
 def ll_program(x, out, capacity, *, num_ranks, block=256):
-    """As :func:`one_shot_program`, by words: no signal, no fence, no memory between, and twice the bytes."""
-    launch_words(ll_kernel, x, out, x.shape[0], capacity, num_ranks, block)
-
-
-@ditron.jit(do_not_specialize=["epoch"])
-def ll128_kernel(x_ptr, out_ptr, boxes_ptr, n, blocks, epoch, BLOCK: tl.constexpr):
-    """A program for each block: sends it to every rank as packets, and adds what every rank sent."""
-    block = tl.program_id(0)
-    count = tl.minimum(n - block * BLOCK, BLOCK)
-    x_ptr += block * BLOCK
-    out_ptr += block * BLOCK
-    send_packets_to_all(x_ptr, 0, count, boxes_ptr, block, blocks, epoch, BLOCK, "ll128")
-    total = sum_of_packets(x_ptr, out_ptr, count, boxes_ptr, block, blocks, epoch, BLOCK, "ll128")
-    within = tl.arange(0, triton.next_power_of_2(BLOCK))
-    tl.store(out_ptr + within, total.to(out_ptr.dtype.element_ty), mask=within < count)
-
-
-@ditron.program(
-    example={"x": "bf16[8192]", "out": "bf16[8192]", "capacity": 8192},
-    sample_args=lambda ranks: {"x": "bf16[80]", "out": "bf16[80]", "capacity": 128, "block": 60},
-    max_nodes=1,
-)
-def ll128_program(x, out, capacity, *, block=960, num_warps=4):
-    """As :func:`one_shot_program`, by ``"ll128"`` packets: no signal, no fence, and 1/15 more bytes."""
-    n, blocks = x.shape[0], -(-capacity // block)
-    boxes = packet_boxes(blocks, block, x.dtype)
-    ll128_kernel[(dh.cdiv(n, block),)](x, out, boxes, n, blocks, dh.epoch(), BLOCK=block, num_warps=num_warps)
+    """As :func:`one_shot_program`, by words: no signal, no fence, no memory between."""
+    launch_words(ll_kernel, x, out, x.shape[0], capacity, num_ranks, block, 64)
 
 
 @ditron.jit(do_not_specialize=["epoch"])
@@ -207,80 +191,59 @@ def two_shot_program(x, out, capacity, *, block=4096, programs=128, num_warps=16
 
 
 @ditron.jit(do_not_specialize=["epoch"])
-def two_shot_ll128_kernel(x_ptr, out_ptr, parts_ptr, sums_ptr, n, epoch, BLOCK: tl.constexpr):
-    """A program for each block, which one rank adds: the others send it theirs as packets, and get the sum as packets.
+def two_shot_ll_kernel(x_ptr, out_ptr, parts_ptr, sums_ptr, n, kept, epoch, WORDS: tl.constexpr, RANKS: tl.constexpr):
+    """A program for each block of ``WORDS`` words of every rank, which adds its own: all get them, and send the sums.
 
-    No acknowledgement is sent, and memory has one half: a sum answers each part. exchange.py says why that is enough.
+    ``kept`` words of memory are for each message.
     """
-    own = dl.rank()
-    ranks = dl.num_ranks()
+    DTYPE: tl.constexpr = x_ptr.dtype.element_ty
     block = tl.program_id(0)
-    place = block // ranks
-    # Each rank adds one of ``ranks`` blocks that follow each other, not always the one at the same place: an SM, whose
-    # programs are some distance apart, would have only sums, or none.
-    adder = (block + place) % ranks
-    count = tl.minimum(n - block * BLOCK, BLOCK)
-    x_ptr += block * BLOCK
-    out_ptr += block * BLOCK
-    if adder == own:
-        total = sum_of_packets(x_ptr, out_ptr, count, parts_ptr, place, 0, epoch, BLOCK, "ll128")
-        within = tl.arange(0, triton.next_power_of_2(BLOCK))
-        tl.store(out_ptr + within, total.to(out_ptr.dtype.element_ty), mask=within < count)
-        # A put begins with a barrier: each thread sends what others have stored.
-        send_packets_to_all(out_ptr, 0, count, sums_ptr, place, 0, epoch, BLOCK, "ll128")
-    else:
-        send_packets(x_ptr, count, parts_ptr, place, 0, adder, epoch, BLOCK, "ll128")
-        receive_packets(out_ptr, count, sums_ptr, place, 0, adder, epoch, BLOCK, "ll128")
+    total = sum_of_own_part(x_ptr, block, n, parts_ptr, kept, epoch, WORDS, RANKS)
+    sums = gather_parts(total.to(DTYPE), block, sums_ptr, kept, epoch, RANKS)
+    place = places_of_block(block, n, DTYPE, WORDS, RANKS)
+    tl.store(out_ptr + place, sums, mask=place < n)
 
 
 @ditron.program(
-    example={"x": "bf16[1048576]", "out": "bf16[1048576]", "capacity": 1048576},
-    sample_args=lambda ranks: {"x": "bf16[200]", "out": "bf16[200]", "capacity": 256, "block": 16},
+    example={"x": "bf16[1048576]", "out": "bf16[1048576]", "capacity": 1048576, "num_ranks": 4},
+    sample_args=lambda ranks: {"x": "bf16[200]", "out": "bf16[200]", "capacity": 256, "num_ranks": ranks, "block": 32},
     max_nodes=1,
 )
-def two_shot_ll128_program(x, out, capacity, *, block=960, num_warps=4):
-    """As :func:`two_shot_program`, by ``"ll128"`` packets: no signal, no fence, and 1/15 more bytes."""
-    n = x.shape[0]
-    places = dh.cdiv(capacity, dh.num_ranks() * block)
-    parts = packet_boxes(places, block, x.dtype, "parts", halves=1)
-    sums = packet_boxes(places, block, x.dtype, "sums", halves=1)
-    two_shot_ll128_kernel[(dh.cdiv(n, block),)](x, out, parts, sums, n, dh.epoch(), BLOCK=block, num_warps=num_warps)
+def two_shot_ll_program(x, out, capacity, *, num_ranks, block=256):
+    """As :func:`two_shot_program`, by words: no signal, no fence, no memory between."""
+    n, by = x.shape[0], WordBlock.of(block, x.dtype, 64)
+    kept = by.words_for(dh.cdiv(capacity, num_ranks))
+    two_shot_ll_kernel[(dh.cdiv(n, num_ranks * by.elements),)](
+        x,
+        out,
+        word_boxes(kept, "parts"),
+        word_boxes(kept, "sums"),
+        n,
+        kept,
+        dh.epoch(),
+        WORDS=by.words,
+        RANKS=num_ranks,
+        num_warps=by.num_warps,
+    )
 
 
-#: Up to so many bytes sent by each rank, everybody adds everything (docs/results/links.md). Of two ranks, each sends as
-#: much in two shots.
+#: Up to so many bytes sent by each rank, everybody adds everything, where they are not words (docs/results/links.md).
 ONE_SHOT_BYTES = 2 << 20
-
-#: More than two ranks that NVLink links add tensors of so many bytes, from the first number to the second, in two shots
-#: of packets: below, the second way takes longer than the bytes that it saves, and above, packets' flags take longer
-#: than fences (docs/results/links.md).
-TWO_SHOT_LL128_BYTES = 512 << 10, 8 << 20
 
 
 def by_size(nbytes: int, ranks: int, has_nvlink: bool) -> str:
     """The algorithm of an all-reduce of which each rank would send ``nbytes`` in one shot."""
-    if nbytes <= LL_BYTES * (ranks - 1):
-        return "ll"
-    if has_nvlink and ranks > 2:
-        least, most = (size * (ranks - 1) for size in TWO_SHOT_LL128_BYTES)
-        if nbytes < least and nbytes <= ONE_SHOT_BYTES:
-            return "ll128"
-        return "two_shot_ll128" if nbytes <= most else "two_shot"
-    if has_nvlink and nbytes <= LL128_BYTES:
-        return "ll128"
+    if nbytes <= (DATA_WORD_BYTES if has_nvlink else LL_BYTES) * (ranks - 1):
+        return "two_shot_ll" if saves_by_two_shots(nbytes, ranks) else "ll"
     return "one_shot" if nbytes <= ONE_SHOT_BYTES else "two_shot"
 
 
 def all_reduce_rule(problem: Problem) -> Rule:
     sent = problem.rows * problem.itemsize * (problem.ranks - 1)
     algorithm = by_size(sent, problem.ranks, has_nvlink=True)
-    limits = f"packets of two ranks are taken up to {LL128_BYTES >> 20} MB"
+    limits = f"words are taken up to {DATA_WORD_BYTES >> 20} MB"
     if problem.ranks > 2:
-        least, most = TWO_SHOT_LL128_BYTES
-        limits = (
-            f"two shots from {ONE_SHOT_BYTES >> 20} MB or tensors of {least >> 10} KB on, "
-            f"as packets up to tensors of {most >> 20} MB"
-        )
+        limits += f", in two shots where these send {TWO_SHOT_SAVED_BYTES >> 10} KB less"
     return Rule(
         {"algorithm": algorithm, "block": BLOCKS[algorithm]}, f"one shot sends {sent / 2**20:.3g} MB a rank; {limits}"
     )
@@ -292,14 +255,13 @@ def all_reduce_candidates(problem: Problem) -> Iterator[Options]:
     nbytes = problem.rows * problem.itemsize
     if nbytes * (problem.ranks - 1) <= 1 << 20:
         yield from ({"algorithm": "ll", "block": block} for block in (256, 512))
-    if 64 << 10 <= nbytes * (problem.ranks - 1) <= 8 << 20:
-        yield from ({"algorithm": "ll128", "block": block} for block in (960, 1920))
+    elif problem.ranks == 2:
+        yield {"algorithm": "ll", "block": 256}
     if 32 << 10 <= nbytes * (problem.ranks - 1) <= 8 << 20:
         for block, warps in ((4096, 16), (2048, 8), (8192, 16)):
             yield {"algorithm": "one_shot", "block": block} | ({"num_warps": warps} if warps != 16 else {})
-    if problem.ranks > 2 and 256 << 10 <= nbytes <= 16 << 20:
-        for block, warps in ((960, 4), (1920, 4), (1920, 8)):
-            yield {"algorithm": "two_shot_ll128", "block": block} | ({"num_warps": warps} if warps != 4 else {})
+    if problem.ranks > 2 and nbytes >= 128 << 10:
+        yield {"algorithm": "two_shot_ll", "block": 256}
     if nbytes >= 512 << 10:
         for block, programs in ((4096, 128), (2048, 128), (4096, 64), (8192, 128)):
             yield {"algorithm": "two_shot", "block": block} | ({"programs": programs} if programs != 128 else {})
@@ -324,9 +286,9 @@ def all_reduce(
         gradient: of the result. ``"replicate"``: every rank computes the same from it and has the same gradient, which
             is taken as it is (Megatron's g). ``"partial"``: each rank has a part of it, and they are added.
         group: the ranks; default the current group. One node.
-        algorithm: ``"ll"`` (words) or ``"ll128"`` (packets), in one shot, ``"one_shot"``, ``"two_shot"`` or
-            ``"two_shot_ll128"`` (packets), instead of the one that was measured to be fastest or is chosen by size; or
-            ``"nccl"``, which adds in the dtype of the tensors and is taken only if it is named.
+        algorithm: ``"one_shot"`` or ``"two_shot"``, or as words ``"ll"`` or ``"two_shot_ll"``, instead of the one that
+            was measured to be fastest or is chosen by size; or ``"nccl"``, which adds in the dtype of the tensors and
+            is taken only if it is named.
         schedule: keyword-only arguments of its program, instead of those that would be chosen.
 
     Returns a tensor like ``x``. Collective over the group. Raises DitronError for tensors that do not fit.
@@ -344,8 +306,8 @@ def all_reduce(
             return out
         if algorithm not in _PROGRAMS:
             raise DitronError(
-                f"all_reduce: unknown algorithm {algorithm!r}: expected 'll', 'll128', 'one_shot', 'two_shot', "
-                "'two_shot_ll128' or 'nccl'"
+                f"all_reduce: unknown algorithm {algorithm!r}: expected 'll', 'one_shot', 'two_shot', 'two_shot_ll' or "
+                "'nccl'"
             )
         program = _PROGRAMS[algorithm]
         chosen = collective_schedule("all_reduce", group, algorithm, program, x.dtype, schedule)
@@ -356,8 +318,7 @@ def all_reduce(
 
 _PROGRAMS = {
     "ll": ll_program,
-    "ll128": ll128_program,
     "one_shot": one_shot_program,
     "two_shot": two_shot_program,
-    "two_shot_ll128": two_shot_ll128_program,
+    "two_shot_ll": two_shot_ll_program,
 }

@@ -11,7 +11,7 @@ import ditron.host as dh
 import ditron.language as dl
 from ditron._program.program import Program
 from ditron.distributed.torch_groups import AnyGroup
-from ditron.kernels.all_reduce import ONE_SHOT_BYTES, TWO_SHOT_LL128_BYTES, all_reduce
+from ditron.kernels.all_reduce import ONE_SHOT_BYTES, all_reduce
 from ditron.kernels.dispatch import torch_operator
 from ditron.kernels.exchange import (
     packet_boxes,
@@ -24,16 +24,19 @@ from ditron.kernels.exchange import (
 )
 from ditron.kernels.operands import aligned, capacity_for, in_group, result, vector_operand
 from ditron.kernels.repeated import repeatable, run_step
-from ditron.kernels.schedules import BLOCKS, LL128_BYTES, LL_BYTES, sent_bytes
+from ditron.kernels.schedules import BLOCKS, LL_BYTES, saves_by_two_shots, sent_bytes
 from ditron.kernels.words import (
     WORDS_OF_THREAD,
     WordBlock,
+    gather_parts,
     load_words,
-    peer_boxes,
     places_of,
+    places_of_block,
     receive_words,
+    send_to_all,
     send_words,
     sum_from_all,
+    sum_of_own_part,
     word_boxes,
 )
 from ditron.tuning.problem import Options
@@ -42,8 +45,8 @@ from ditron_compiler.errors import DitronError
 __all__ = [
     "all_reduce_rms_norm",
     "all_reduce_rms_norm_program",
-    "ll128_rms_norm_program",
     "ll_rms_norm_program",
+    "two_shot_ll_rms_norm_program",
     "two_shot_rms_norm_program",
 ]
 
@@ -153,11 +156,8 @@ def ll_kernel(
     word = part * WORDS + tl.arange(0, WORDS)
     message = row * PARTS * WORDS + word
     first = row.to(tl.int64) * N
-    to = peer_boxes(boxes_ptr, kept, epoch, RANKS)
-    mine = load_words(x_ptr + first, word, N)
-    for step in tl.static_range(RANKS):
-        send_words(to[step] + message, mine, epoch)
-    cols = places_of(word, DTYPE)
+    send_to_all(load_words(x_ptr + first, word, N, 64), message, boxes_ptr, kept, epoch, RANKS)
+    cols = places_of(word, DTYPE, 64)
     mask = cols < N
     # Neither depends on the peers: loaded while their rows are on the way.
     residual = tl.load(residual_ptr + first + cols, mask=mask, other=0.0).to(tl.float32)
@@ -170,41 +170,40 @@ def ll_kernel(
 
 
 @ditron.jit(do_not_specialize=["epoch"])
-def ll128_kernel(
+def two_shot_ll_kernel(
     x_ptr,
     residual_ptr,
     weight_ptr,
     out_ptr,
     sum_ptr,
-    boxes_ptr,
+    parts_ptr,
+    sums_ptr,
     squares_ptr,
     N,
-    rows,
+    kept,
     eps,
     epoch,
-    BLOCK: tl.constexpr,
+    WORDS: tl.constexpr,
     PARTS: tl.constexpr,
     POLLED: tl.constexpr,
+    RANKS: tl.constexpr,
 ):
-    """As :func:`ll_kernel`, by packets, which are unpacked to ``sum``: programs have ``BLOCK`` columns, boxes ``rows``
-    rows.
-    """
-    program = tl.program_id(0)
-    row = program // PARTS
-    part = program % PARTS
-    count = tl.minimum(N - part * BLOCK, BLOCK)
-    cols = tl.arange(0, triton.next_power_of_2(BLOCK))
-    mask = cols < count
-    weight_ptr += part * BLOCK
-    first = row.to(tl.int64) * N + part * BLOCK
-    send_packets_to_all(x_ptr + first, 0, count, boxes_ptr, program, rows * PARTS, epoch, BLOCK, "ll128")
-    # Neither depends on the peers: loaded while their rows are on the way.
-    residual = tl.load(residual_ptr + first + cols, mask=mask, other=0.0).to(tl.float32)
+    """As :func:`ll_kernel`, of a part of a row each rank adds ``WORDS`` words, and the residual, and sends the sums."""
+    DTYPE: tl.constexpr = x_ptr.dtype.element_ty
+    row = tl.program_id(0) // PARTS
+    part = tl.program_id(0) % PARTS
+    first = row.to(tl.int64) * N
+    own = (part * RANKS + dl.rank()) * WORDS + tl.arange(0, WORDS)
+    place = places_of(own, DTYPE, 64)
+    residual = tl.load(residual_ptr + first + place, mask=place < N, other=0.0).to(tl.float32)
+    cols = places_of_block(part, N, DTYPE, WORDS, RANKS)
+    mask = cols < N
     weight = tl.load(weight_ptr + cols, mask=mask, other=0.0).to(tl.float32)
-    total = sum_of_packets(
-        x_ptr + first, sum_ptr + first, count, boxes_ptr, program, rows * PARTS, epoch, BLOCK, "ll128"
-    )
-    rounded = (total + residual).to(sum_ptr.dtype.element_ty)
+    parts_ptr += row * PARTS * WORDS
+    sums_ptr += row * PARTS * WORDS
+    total = sum_of_own_part(x_ptr + first, part, N, parts_ptr, kept, epoch, WORDS, RANKS)
+    rounded = gather_parts((total + residual).to(DTYPE), part, sums_ptr, kept, epoch, RANKS)
+    rounded = tl.where(mask, rounded, 0.0)
     tl.store(sum_ptr + first + cols, rounded, mask=mask)
     square = square_of_row(rounded, squares_ptr, row, part, epoch, PARTS, POLLED)
     store_scaled(out_ptr, first + cols, mask, rounded, square, weight, N, eps)
@@ -323,7 +322,7 @@ def ll_rms_norm_program(x, residual, weight, out, total, capacity, eps, *, num_r
     ``parts`` must be N / block, rounded up. Programs of a row wait for each other: the GPU must run ``parts`` of them
     at once.
     """
-    (rows, N), by = x.shape, WordBlock.of(block, x.dtype)
+    (rows, N), by = x.shape, WordBlock.of(block, x.dtype, 64)
     kept = capacity * parts * by.words
     ll_kernel[(rows * parts,)](
         x,
@@ -346,31 +345,36 @@ def ll_rms_norm_program(x, residual, weight, out, total, capacity, eps, *, num_r
 
 
 @ditron.program(
-    example=EXAMPLE | {"block": 960, "parts": 9, "num_warps": 4},
-    sample_args=lambda ranks: SAMPLE | {"block": 16, "parts": 3, "num_warps": 1},
+    example=EXAMPLE | {"num_ranks": 4, "block": 256, "parts": 8},
+    sample_args=lambda ranks: (
+        SAMPLE | ROWS | {"capacity": 8, "num_ranks": ranks, "block": 16, "parts": -(-40 // (16 * ranks))}
+    ),
     max_nodes=1,
 )
-def ll128_rms_norm_program(x, residual, weight, out, total, capacity, eps, *, block, parts=1, num_warps=16):
-    """As :func:`ll_rms_norm_program`, by ``"ll128"`` packets."""
-    rows, N = x.shape
-    boxes = packet_boxes(capacity * parts, block, x.dtype)
-    squares = dh.zeros(capacity * parts, dtype=torch.int64, name="squares")
-    ll128_kernel[(rows * parts,)](
+def two_shot_ll_rms_norm_program(x, residual, weight, out, total, capacity, eps, *, num_ranks, block=256, parts=1):
+    """As :func:`ll_rms_norm_program`, each rank adding ``block`` of the columns of each of the ``parts``, which must be
+    N / (num_ranks * block), rounded up.
+    """
+    (rows, N), by = x.shape, WordBlock.of(block, x.dtype, 64)
+    kept = capacity * parts * by.words
+    two_shot_ll_kernel[(rows * parts,)](
         x,
         residual,
         weight,
         out,
         total,
-        boxes,
-        squares,
+        word_boxes(kept, "parts"),
+        word_boxes(kept, "sums"),
+        dh.zeros(capacity * parts, dtype=torch.int64, name="squares"),
         N,
-        capacity,
+        kept,
         eps,
         dh.epoch(),
-        BLOCK=block,
+        WORDS=by.words,
         PARTS=parts,
-        POLLED=WORDS_OF_THREAD * 32 * num_warps,
-        num_warps=num_warps,
+        POLLED=WORDS_OF_THREAD * 32 * by.num_warps,
+        RANKS=num_ranks,
+        num_warps=by.num_warps,
     )
 
 
@@ -380,7 +384,7 @@ def ll128_rms_norm_program(x, residual, weight, out, total, capacity, eps, *, bl
     max_nodes=1,
 )
 def two_shot_rms_norm_program(x, residual, weight, out, total, capacity, eps, *, block, parts=1, num_warps=None):
-    """As :func:`ll128_rms_norm_program`, each rank adding its rows.
+    """As :func:`all_reduce_rms_norm_program`, by ``"ll128"`` packets, each rank adding its rows.
 
     By default wide rows have twice the warps: a message is polled in rounds of 16 bytes of each thread.
     """
@@ -465,36 +469,39 @@ def all_reduce_rms_norm(
             total.view(-1, N),
             capacity_for(rows),
             float(eps),
-            **row_schedule(program, rows, N, group.num_ranks),
+            **row_schedule(program, N, group.num_ranks),
         )
         return out, total
 
 
-#: From so many bytes of a tensor on, rows are added by one rank each (docs/results/links.md).
-TWO_SHOT_BYTES = 256 << 10
+#: Of more than two ranks, as those of schedules.py: the second way is longer by what a row's programs tell each other.
+TWO_SHOT_SAVED_BYTES = 640 << 10
+
+#: Up to so many bytes of a tensor, more than two ranks add in two shots of words, and up to so many one kernel does all
+#: (docs/results/links.md).
+TWO_SHOT_LL_BYTES, FUSED_BYTES = 1 << 20, 8 << 20
 
 
-def row_schedule(program: Program, rows: int, N: int, ranks: int) -> Options:
-    """Keyword arguments of ``program`` (docs/results/links.md). Of two ranks, packets of one row only are faster where
-    a row has several programs.
-    """
-    whole = {"block": triton.next_power_of_2(N)}
-    if program is ll_rms_norm_program:
-        return {"num_ranks": ranks, "block": BLOCKS["ll"], "parts": -(-N // BLOCKS["ll"])}
-    if program is all_reduce_rms_norm_program or (program is ll128_rms_norm_program and ranks <= 2 and rows > 1):
-        return whole
-    columns = 1920 if program is ll128_rms_norm_program and ranks <= 2 else 960
-    return {"block": columns, "parts": -(-N // columns), "num_warps": 4} if N > columns else whole
+def row_schedule(program: Program, N: int, ranks: int) -> Options:
+    """Keyword arguments of ``program`` (docs/results/links.md)."""
+    if program in (ll_rms_norm_program, two_shot_ll_rms_norm_program):
+        block = BLOCKS["ll"]
+        columns = block * (ranks if program is two_shot_ll_rms_norm_program else 1)
+        return {"num_ranks": ranks, "block": block, "parts": -(-N // columns)}
+    columns = BLOCKS["ll128"]
+    if program is all_reduce_rms_norm_program or N <= columns:
+        return {"block": triton.next_power_of_2(N)}
+    return {"block": columns, "parts": -(-N // columns), "num_warps": 4}
 
 
 def by_size(nbytes: int, ranks: int, has_nvlink: bool) -> Program | None:
     """The program where each rank would send ``nbytes`` in one shot; None if it is none of them."""
-    if has_nvlink and ranks > 2 and (nbytes >= TWO_SHOT_BYTES * (ranks - 1) or nbytes > ONE_SHOT_BYTES):
-        return two_shot_rms_norm_program if nbytes <= TWO_SHOT_LL128_BYTES[1] * (ranks - 1) else None
+    if has_nvlink:
+        if not saves_by_two_shots(nbytes, ranks, TWO_SHOT_SAVED_BYTES):
+            return ll_rms_norm_program if nbytes <= FUSED_BYTES * (ranks - 1) else None
+        if nbytes <= TWO_SHOT_LL_BYTES * (ranks - 1):
+            return two_shot_ll_rms_norm_program
+        return two_shot_rms_norm_program if nbytes <= FUSED_BYTES * (ranks - 1) else None
     if nbytes > ONE_SHOT_BYTES:
         return None
-    if nbytes <= 2 * LL_BYTES * (ranks - 1):
-        return ll_rms_norm_program
-    if nbytes <= LL128_BYTES and has_nvlink:
-        return ll128_rms_norm_program
-    return all_reduce_rms_norm_program
+    return ll_rms_norm_program if nbytes <= LL_BYTES * (ranks - 1) else all_reduce_rms_norm_program

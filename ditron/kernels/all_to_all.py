@@ -80,8 +80,8 @@ def ll_all_to_all_kernel(x_ptr, out_ptr, boxes_ptr, n, kept, epoch, WORDS: tl.co
     ``kept`` words of memory are for each message.
     """
     word = tl.program_id(0) * WORDS + tl.arange(0, WORDS)
-    send_parts(x_ptr, word, n, boxes_ptr, kept, epoch, RANKS)
-    store_from_all(out_ptr, word, n, boxes_ptr, kept, epoch, RANKS)
+    send_parts(x_ptr, word, n, boxes_ptr, kept, epoch, 32, RANKS)
+    store_from_all(out_ptr, word, n, boxes_ptr, kept, epoch, 32, RANKS)
 
 
 @ditron.program(
@@ -96,8 +96,8 @@ def ll_all_to_all_kernel(x_ptr, out_ptr, boxes_ptr, n, kept, epoch, WORDS: tl.co
     max_nodes=1,
 )
 def ll_all_to_all_program(x, out, capacity, *, num_ranks, block=256):
-    """As :func:`stored_all_to_all_program`, by words: no signal, no fence, no memory between, and twice the bytes."""
-    launch_words(ll_all_to_all_kernel, x, out, out.shape[1], capacity, num_ranks, block)
+    """As :func:`stored_all_to_all_program`, by flagged words: no signal, fence or memory between, twice the bytes."""
+    launch_words(ll_all_to_all_kernel, x, out, out.shape[1], capacity, num_ranks, block, 32)
 
 
 @ditron.jit(do_not_specialize=["epoch"])
@@ -135,7 +135,7 @@ def ll128_all_to_all_program(x, out, capacity, *, block=960, num_warps=4):
 
 def _by_size(nbytes: int, ranks: int, has_nvlink: bool) -> str:
     """What ``nbytes`` of each rank go by: what copy engines push would have to be copied once more."""
-    by = by_size(nbytes, ranks, has_nvlink)
+    by = by_size(nbytes, ranks, has_nvlink, data_words=False)
     return "stored" if by == "copied" else by
 
 

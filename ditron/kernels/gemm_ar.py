@@ -12,7 +12,7 @@ from ditron.distributed.torch_groups import AnyGroup
 from ditron.kernels.all_gather import all_gather
 from ditron.kernels.all_reduce import all_reduce, all_reduce_candidates
 from ditron.kernels.dispatch import SCALING, torch_operator
-from ditron.kernels.gemm_ar_small import fused_candidates, fused_schedule, gemm_ar_small_program
+from ditron.kernels.gemm_ar_small import fused_candidates, fused_schedule, gemm_ar_small_program, protocols_for
 from ditron.kernels.gemm_rs import gemm_rs
 from ditron.kernels.nccl import run_by_nccl
 from ditron.kernels.operands import aligned, in_group, matrices, result, weight_layout
@@ -33,21 +33,27 @@ from ditron_compiler.errors import DitronError
 
 __all__ = ["gemm_ar"]
 
-#: Up to so many rows, the kernel that computes the product sends its tiles to all ranks (docs/results/links.md); of
-#: more than two ranks up to so many bytes sent by each, above which two shots send less (docs/results/tuning.md).
-FUSED_ROWS, FUSED_BYTES = 64, 1 << 20
+#: Up to so many rows, the kernel that computes the product exchanges its tiles; where each rank sends them to all of
+#: more than two, up to so many bytes, and where each adds a part, up to so many rows (docs/results/tuning.md).
+FUSED_ROWS, FUSED_BYTES, TWO_SHOT_ROWS = 64, 1 << 20, 128
 
 
 def is_fused(ranks: int, rows: int, nbytes: int) -> bool:
-    """Whether one kernel computes and sends ``rows`` where nothing is measured, of which each rank sends ``nbytes``."""
-    return rows <= FUSED_ROWS and (ranks == 2 or nbytes <= FUSED_BYTES)
+    """Whether one kernel computes and exchanges ``rows`` where nothing is measured: in one shot, ``nbytes``."""
+    protocols = protocols_for(rows, ranks)
+    if "two_shot_ll" in protocols:
+        return rows <= TWO_SHOT_ROWS
+    return bool(protocols) and rows <= FUSED_ROWS and (ranks == 2 or nbytes <= FUSED_BYTES)
 
 
 def gemm_ar_rule(problem: Problem) -> Rule:
     sent = problem.rows * problem.N * problem.itemsize * (problem.ranks - 1)
     if is_fused(problem.ranks, problem.rows, sent) and next(fused_candidates(problem), None):
-        limit = f"{FUSED_ROWS} rows" + (f", of which {FUSED_BYTES >> 10} KB are sent," if problem.ranks > 2 else "")
-        return Rule({"algorithm": "fused"}, f"one kernel takes up to {limit} that TMA can address")
+        return Rule(
+            {"algorithm": "fused"},
+            f"one kernel takes up to {FUSED_ROWS} rows that TMA can address, of more than two ranks "
+            f"{FUSED_BYTES >> 10} KB that each sends, or in two shots up to {TWO_SHOT_ROWS} rows",
+        )
     return product_rule(problem, 4)
 
 
@@ -138,11 +144,12 @@ def gemm_ar(
             sent = 2 * sent_bytes(group, summed) / group.num_ranks
             run_by_nccl("gemm_ar", group, sent, summed, lambda by: dist.all_reduce(summed, group=by))
             return out
-        is_chosen = M <= FUSED_ROWS if schedule else is_fused(group.num_ranks, M, sent_bytes(group, out))
+        sent = sent_bytes(group, out)
+        is_chosen = M <= FUSED_ROWS if schedule else is_fused(group.num_ranks, M, sent)
         if algorithm == "fused" or algorithm is None and is_chosen:
             weight, b_is_kn = weight_layout(b)
             if scales is None and fits_tile_kernel(group, a, weight):
-                program, chosen = fused_schedule(M, N, b_is_kn, group, schedule)
+                program, chosen = fused_schedule(M, b_is_kn, group, schedule)
                 check_schedule("gemm_ar", schedule, program)
                 if program is gemm_ar_small_program:
                     chosen["b_is_kn"] = b_is_kn

@@ -1,4 +1,4 @@
-"""GEMM + AllReduce for few rows: one kernel streams the weight once and sends finished tiles, as words or packets.
+"""GEMM + AllReduce for few rows: one kernel streams the weight once and exchanges finished tiles as words.
 
 The product's time is that of reading B. A program computes all rows of some columns, so that nothing is added between
 programs of a GPU; its tile goes to every rank as a message, and the tiles that come back are added in fp32.
@@ -14,16 +14,20 @@ from triton.tools.tensor_descriptor import TensorDescriptor
 
 import ditron
 import ditron.host as dh
+import ditron.language as dl
 from ditron._program.program import Program
 from ditron.distributed.group import Group
-from ditron.kernels.exchange import packet_boxes, send_packets_to_all, sum_of_packets
 from ditron.kernels.tiles import row_product
 from ditron.kernels.words import (
     WORDS_OF_THREAD,
+    elements_of_word,
+    gather_parts,
     peer_boxes,
+    ranks_to_poll,
     receive_from_all,
     send_words,
     sum_from_all,
+    sum_of_ranks,
     word_boxes,
     words_of,
 )
@@ -34,55 +38,67 @@ __all__ = ["fused_candidates", "fused_schedule", "gemm_ar_row_program", "gemm_ar
 
 
 @ditron.jit
-def sum_of_words(words, count, boxes_ptr, epoch, DTYPE: tl.constexpr, RANKS: tl.constexpr):
-    """Send the first ``count`` of this program's ``words`` [w] to every rank; the sums of their elements over ranks,
-    [w, n].
-    """
-    WORDS: tl.constexpr = words.shape[0]
-    kept = tl.num_programs(0) * WORDS
-    first = tl.program_id(0) * WORDS
-    at = tl.arange(0, WORDS)
-    to = peer_boxes(boxes_ptr, kept, epoch, RANKS)
-    for step in tl.static_range(RANKS):
-        # A store has no mask: what does not travel is stored at this rank, where nobody reads it.
-        send_words(tl.where(at < count, to[step], to[RANKS - 1]) + first + at, words, epoch)
-    return sum_from_all(first + tl.minimum(at, count - 1), boxes_ptr, kept, epoch, DTYPE, RANKS)
+def words_of_tile(acc, DTYPE: tl.constexpr):
+    """``acc`` [columns, rows] as data words [w], column by column; a word has rows of a column behind each other."""
+    BN: tl.constexpr = acc.shape[0]
+    PER: tl.constexpr = elements_of_word(DTYPE, 64)
+    words = words_of(tl.reshape(acc.to(DTYPE), (BN, acc.shape[1] // PER, PER)), 64)
+    return tl.reshape(tl.trans(words), (words.shape[1] * BN,))
+
+
+@ditron.jit
+def store_elements(out_ptr, elements, word, tile, M, N, BN: tl.constexpr):
+    """To ``out`` [M, N] the elements [..., n] of words ``word`` [...] of a tile (:func:`words_of_tile`)."""
+    PER: tl.constexpr = elements.shape[-1]
+    word = tl.expand_dims(word, -1)
+    row = word // BN * PER + tl.arange(0, PER)
+    col = tile * BN + word % BN
+    tl.store(out_ptr + row.to(tl.int64) * N + col, elements, mask=(row < M) & (col < N))
 
 
 @ditron.jit
 def exchange_words(acc, out_ptr, boxes_ptr, tile, M, N, epoch, RANKS: tl.constexpr):
-    """Send the ``M`` rows of ``acc`` [columns, rows] to every rank, add theirs, and store the sum to ``out`` [M, N].
-
-    A word has two rows of a column.
-    """
+    """Send the ``M`` rows of ``acc`` [columns, rows] to every rank, add theirs, and store the sum to ``out`` [M, N]."""
     BN: tl.constexpr = acc.shape[0]
-    PAIRS: tl.constexpr = acc.shape[1] // 2
     DTYPE: tl.constexpr = out_ptr.dtype.element_ty
-    pairs = words_of(tl.reshape(acc.to(DTYPE), (BN, PAIRS, 2)))
-    words = tl.reshape(tl.trans(pairs), (PAIRS * BN,))
-    total = sum_of_words(words, tl.cdiv(M, 2) * BN, boxes_ptr, epoch, DTYPE, RANKS)
-    word = tl.arange(0, PAIRS * BN)[:, None]
-    row = word // BN * 2 + tl.arange(0, 2)[None, :]
-    col = tile * BN + word % BN
-    tl.store(out_ptr + row.to(tl.int64) * N + col, total.to(DTYPE), mask=(row < M) & (col < N))
+    words = words_of_tile(acc, DTYPE)
+    WORDS: tl.constexpr = words.shape[0]
+    count = tl.cdiv(M, elements_of_word(DTYPE, 64)) * BN
+    kept = tl.num_programs(0) * WORDS
+    at = tl.arange(0, WORDS)
+    to = peer_boxes(boxes_ptr, kept, epoch, RANKS)
+    for step in tl.static_range(RANKS):
+        # A store has no mask: what does not travel is stored at this rank, as all its own words are.
+        send_words(tl.where(at < count, to[step], to[RANKS - 1]) + tile * WORDS + at, words, epoch)
+    # Of other ranks, words that do not travel are polled as the last one that does.
+    sender = ranks_to_poll(RANKS)[:, None]
+    polled = tl.where(sender == dl.rank(), at[None, :], tl.minimum(at, count - 1)[None, :])
+    received = receive_from_all(tile * WORDS + polled, boxes_ptr, kept, epoch, 64, RANKS)
+    store_elements(out_ptr, sum_of_ranks(received, DTYPE).to(DTYPE), at, tile, M, N, BN)
 
 
 @ditron.jit
-def exchange_packets(acc, tile_ptr, out_ptr, boxes_ptr, tile, M, N, epoch, PROTOCOL: tl.constexpr):
-    """As :func:`exchange_words`, by packets, from ``tile``, and to it."""
+def exchange_in_two_shots(acc, out_ptr, boxes_ptr, tile, M, N, epoch, RANKS: tl.constexpr):
+    """As :func:`exchange_words`, each rank adding a part of all rows of ``acc`` and sending it to all.
+
+    Behind the boxes for the parts are those for the sums.
+    """
     BN: tl.constexpr = acc.shape[0]
-    BM: tl.constexpr = acc.shape[1]
-    # Only rows that there are travel: they come first in the tile.
-    at = tl.arange(0, BN)[:, None] + tl.arange(0, BM)[None, :] * BN
-    tl.store(tile_ptr + at, acc.to(out_ptr.dtype.element_ty))
-    count = M * BN
-    blocks = tl.num_programs(0)
-    send_packets_to_all(tile_ptr, 0, count, boxes_ptr, tile, blocks, epoch, BM * BN, PROTOCOL)
-    total = sum_of_packets(tile_ptr, tile_ptr, count, boxes_ptr, tile, blocks, epoch, BM * BN, PROTOCOL)
-    within = tl.arange(0, BM * BN)
-    col = tile * BN + within % BN
-    target_ptr = out_ptr + (within // BN).to(tl.int64) * N + col
-    tl.store(target_ptr, total.to(out_ptr.dtype.element_ty), mask=(within < count) & (col < N))
+    DTYPE: tl.constexpr = out_ptr.dtype.element_ty
+    words = words_of_tile(acc, DTYPE)
+    PART: tl.constexpr = words.shape[0] // RANKS
+    kept = tl.num_programs(0) * PART
+    at = tl.arange(0, words.shape[0])
+    to = peer_boxes(boxes_ptr, kept, epoch, RANKS)
+    adder_ptr = to[RANKS - 1]
+    for step in tl.static_range(RANKS - 1):
+        adder_ptr = tl.where(at // PART == (dl.rank() + step + 1) % RANKS, to[step], adder_ptr)
+    send_words(adder_ptr + tile * PART + at % PART, words, epoch)
+    own = tile * PART + tl.arange(0, PART)
+    total = sum_from_all(own, boxes_ptr, kept, epoch, DTYPE, RANKS)
+    sums = gather_parts(total.to(DTYPE), tile, boxes_ptr + 2 * RANKS * kept, kept, epoch, RANKS)
+    word = tl.arange(0, sums.shape[0])[:, None] * PART + tl.arange(0, PART)[None, :]
+    store_elements(out_ptr, sums, word, tile, M, N, BN)
 
 
 @ditron.jit(do_not_specialize=["epoch"])
@@ -90,7 +106,6 @@ def gemm_ar_small_kernel(
     a_desc,
     b_desc,
     out_ptr,
-    tiles_ptr,
     boxes_ptr,
     M,
     N,
@@ -118,8 +133,7 @@ def gemm_ar_small_kernel(
     if PROTOCOL == "ll":
         exchange_words(acc, out_ptr, boxes_ptr, tile, M, N, epoch, RANKS)
     else:
-        tile_ptr = tiles_ptr + tile.to(tl.int64) * (BM * BN)
-        exchange_packets(acc, tile_ptr, out_ptr, boxes_ptr, tile, M, N, epoch, PROTOCOL)
+        exchange_in_two_shots(acc, out_ptr, boxes_ptr, tile, M, N, epoch, RANKS)
 
 
 @ditron.jit(do_not_specialize=["epoch"])
@@ -151,7 +165,7 @@ def gemm_ar_row_kernel(
     for step in tl.static_range(RANKS):
         # A store has no mask: what would travel twice is stored at this rank, as its own word is.
         send_words(tl.where(copy == 0, to[step], to[RANKS - 1]) + col, words, epoch)
-    received = receive_from_all(col, boxes_ptr, kept, epoch, RANKS)
+    received = receive_from_all(tl.expand_dims(col, 0), boxes_ptr, kept, epoch, 32, RANKS)
     total = tl.sum(received.to(tl.float32, bitcast=True), 0)
     tl.store(out_ptr + col, total.to(out_ptr.dtype.element_ty), mask=(copy == 0) & (col < N))
 
@@ -165,6 +179,7 @@ def gemm_ar_row_kernel(
         "num_ranks": ranks,
         "rows": 4,
         "block": (32, 32),
+        "protocol": "two_shot_ll" if ranks in (2, 4) else "ll",
     },
     max_nodes=1,
 )
@@ -174,22 +189,18 @@ def gemm_ar_small_program(
     """``out`` [M, N] = sum over ranks of ``a`` [M, K] times ``b`` [N, K] transposed; M is at most ``rows``,
     a power of two, on GPUs 16 or more.
 
-    ``b`` is ``[K, N]`` if b_is_kn. ``protocol``: ``"ll"`` for words, ``"ll128"`` for packets.
+    ``b`` is ``[K, N]`` if b_is_kn. ``protocol``: ``"ll"``, by which every rank adds all, or ``"two_shot_ll"``, by which
+    each of 1, 2, 4 or 8 ranks adds a part.
     """
     (M, N), K = out.shape, a.shape[1]
     BM, (BN, BK) = rows, block
     tiles = dh.cdiv(N, BN)
-    if protocol == "ll":
-        boxes, unsummed = word_boxes(tiles * BM * BN // 2), out
-    else:
-        boxes = packet_boxes(tiles, BM * BN, out.dtype)
-        unsummed = dh.empty(tiles * BM * BN, dtype=out.dtype, name="tiles")
+    words = tiles * BM * BN * out.dtype.itemsize // 8
     gemm_ar_small_kernel[(tiles,)](
         TensorDescriptor.from_tensor(a, [BM, BK]),
         TensorDescriptor.from_tensor(b, [BK, BN] if b_is_kn else [BN, BK]),
         out,
-        unsummed,
-        boxes,
+        word_boxes(words if protocol == "ll" else 2 * words // num_ranks),
         M,
         N,
         K,
@@ -239,22 +250,44 @@ def gemm_ar_row_program(a, b, out, *, num_ranks, block=(16, 512), num_warps=4, s
     )
 
 
-#: Of a result, up to which words are faster than packets (docs/results/tuning.md).
-WORD_BYTES = 384 << 10
-
 #: Rows of all ranks' tiles that 128 threads poll at once: the words of more do not fit their registers.
 MOST_POLLED_ROWS = 256
 
+#: Rows of a tile for each rank from which on its 128 threads have a word each of a rank's part.
+LEAST_ADDED_ROWS = 8
 
-def fused_schedule(M: int, N: int, b_is_kn: bool, group: Group, given: Options) -> tuple[Program, Options]:
-    """The program for ``M`` rows of ``N`` and its keyword arguments: ``given``, and others."""
+
+def protocols_for(M: int, ranks: int) -> list[str]:
+    """Those by which programs of 128 threads can exchange ``M`` rows, the fastest first (docs/results/tuning.md)."""
+    rows, found = tile_rows(M), []
+    if ranks > 2 and not ranks & (ranks - 1) and rows >= LEAST_ADDED_ROWS * ranks:
+        found.append("two_shot_ll")
+    if rows * triton.next_power_of_2(ranks) <= MOST_POLLED_ROWS:
+        found.append("ll")
+    return found
+
+
+def tile_rows(M: int) -> int:
+    """Rows of a tile that has ``M``: tensor cores take 16 or more."""
+    return max(16, triton.next_power_of_2(M))
+
+
+def fused_schedule(M: int, b_is_kn: bool, group: Group, given: Options) -> tuple[Program, Options]:
+    """The program for ``M`` rows and its keyword arguments: ``given``, and others.
+
+    Raises DitronError for what it cannot exchange.
+    """
     if M == 1 and not b_is_kn and "rows" not in given:
         chosen = {"num_ranks": group.num_ranks} | ({"block": (32, 32)} if group.small_shapes else {})
         return gemm_ar_row_program, chosen | given
-    rows = given.get("rows", max(16, 1 << (M - 1).bit_length()))
-    is_small = rows <= 16 or (2 * M * N <= WORD_BYTES and rows * group.num_ranks <= MOST_POLLED_ROWS)
-    protocol = "ll" if is_small or not group.has_nvlink else "ll128"
-    block, stages = ((64, 256), 4) if rows <= 32 and protocol == "ll" else ((64, 128), 6 if rows <= 64 else 4)
+    rows = given.get("rows", tile_rows(M))
+    protocol = given.get("protocol") or next(iter(protocols_for(rows, group.num_ranks)), "ll" if group.is_sim else "")
+    if not protocol:
+        raise DitronError(
+            f"gemm_ar: algorithm='fused' does not take {M} rows of {group.num_ranks} ranks, which do not fit the "
+            "registers of its programs: leave algorithm= out"
+        )
+    block, stages = ((64, 256), 4) if rows <= 32 else ((64, 128), 6 if rows <= 64 else 4)
     chosen = {
         "num_ranks": group.num_ranks,
         "rows": rows,
@@ -262,18 +295,24 @@ def fused_schedule(M: int, N: int, b_is_kn: bool, group: Group, given: Options) 
         "stages": stages,
         "protocol": protocol,
     } | given
-    words, threads = chosen["rows"] * chosen["block"][0] // 2, 32 * chosen.get("num_warps", 4)
-    if chosen["protocol"] == "ll" and not group.is_sim and not _has_words_for(threads, words, group.num_ranks):
-        raise DitronError(
-            f"gemm_ar: a tile of {chosen['rows']} rows and {chosen['block'][0]} columns is too small for {threads} "
-            "threads, each of which polls four words or more: give a wider block=, fewer num_warps= or protocol='ll128'"
-        )
+    _check_words(chosen, group)
     return gemm_ar_small_program, chosen
 
 
-def _has_words_for(threads: int, words: int, ranks: int) -> bool:
-    """Whether so many threads can poll ``words`` of each rank, as :func:`receive_words` asks."""
-    return triton.next_power_of_2(ranks) * words >= WORDS_OF_THREAD * threads
+def _check_words(chosen: Options, group: Group) -> None:
+    """Raise DitronError for a tile that cannot be exchanged as words, on GPUs by its threads."""
+    protocol, ranks, (columns, _), rows = chosen["protocol"], group.num_ranks, chosen["block"], chosen["rows"]
+    words, threads = rows * columns // 4, 32 * chosen.get("num_warps", 4)
+    is_too_small = max(triton.next_power_of_2(ranks), 2) * words < WORDS_OF_THREAD * threads
+    if protocol == "two_shot_ll":
+        if ranks & (ranks - 1):
+            raise DitronError(f"gemm_ar: protocol='two_shot_ll' is of 1, 2, 4 or 8 ranks, got {ranks}: give 'll'")
+        is_too_small = words < threads * ranks
+    if is_too_small and not group.is_sim:
+        raise DitronError(
+            f"gemm_ar: a tile of {rows} rows and {columns} columns is too small for {threads} threads, each of which "
+            f"has words of protocol={protocol!r}: give a wider block= or fewer num_warps="
+        )
 
 
 def fused_candidates(problem: Problem) -> Iterator[Options]:
@@ -286,7 +325,5 @@ def fused_candidates(problem: Problem) -> Iterator[Options]:
         return
     for columns, depth, stages in ((64, 128, 6), (64, 256, 4), (64, 128, 4)):
         if stages * depth * (max(problem.rows, 16) + columns) * problem.itemsize < 224 << 10:
-            for protocol in (
-                ("ll", "ll128") if problem.rows > 16 or problem.rows == 16 and problem.ranks > 2 else ("ll",)
-            ):
+            for protocol in protocols_for(problem.rows, problem.ranks):
                 yield {"algorithm": "fused", "block": (columns, depth), "stages": stages, "protocol": protocol}

@@ -7,7 +7,6 @@ from typing import Any
 
 import torch
 import torch.distributed as dist
-import triton
 import triton.language as tl
 
 import ditron
@@ -17,11 +16,8 @@ from ditron.distributed.torch_groups import AnyGroup
 from ditron.kernels.dispatch import torch_operator
 from ditron.kernels.exchange import (
     block_bytes,
-    packet_boxes,
     receive_block,
     send_block,
-    send_packets_to_all,
-    sum_of_packets,
 )
 from ditron.kernels.nccl import run_by_nccl
 from ditron.kernels.operands import aligned, capacity_for, in_group, result, vector_operand
@@ -41,7 +37,6 @@ from ditron.tuning.registry import tunable
 from ditron_compiler.errors import DitronError
 
 __all__ = [
-    "ll128_scatter_program",
     "ll_scatter_program",
     "put_scatter_program",
     "reduce_scatter",
@@ -146,9 +141,9 @@ def ll_scatter_kernel(x_ptr, out_ptr, boxes_ptr, n, kept, epoch, WORDS: tl.const
     """
     DTYPE: tl.constexpr = x_ptr.dtype.element_ty
     word = tl.program_id(0) * WORDS + tl.arange(0, WORDS)
-    send_parts(x_ptr, word, n, boxes_ptr, kept, epoch, RANKS)
+    send_parts(x_ptr, word, n, boxes_ptr, kept, epoch, 64, RANKS)
     total = sum_from_all(word, boxes_ptr, kept, epoch, DTYPE, RANKS)
-    place = places_of(word, DTYPE)
+    place = places_of(word, DTYPE, 64)
     tl.store(out_ptr + place, total.to(DTYPE), mask=place < n)
 
 
@@ -164,34 +159,8 @@ def ll_scatter_kernel(x_ptr, out_ptr, boxes_ptr, n, kept, epoch, WORDS: tl.const
     max_nodes=1,
 )
 def ll_scatter_program(x, out, capacity, *, num_ranks, block=256):
-    """As :func:`stored_scatter_program`, by words: no signal, no fence, no memory between, and twice the bytes."""
-    launch_words(ll_scatter_kernel, x, out, out.shape[0], capacity, num_ranks, block)
-
-
-@ditron.jit(do_not_specialize=["epoch"])
-def ll128_scatter_kernel(x_ptr, out_ptr, boxes_ptr, n, blocks, epoch, BLOCK: tl.constexpr):
-    """A program for each block of a part: sends every rank's to it as packets, and adds what every rank sent here."""
-    block = tl.program_id(0)
-    count = tl.minimum(n - block * BLOCK, BLOCK)
-    x_ptr += block * BLOCK
-    out_ptr += block * BLOCK
-    send_packets_to_all(x_ptr, n, count, boxes_ptr, block, blocks, epoch, BLOCK, "ll128")
-    mine_ptr = x_ptr + dl.rank().to(tl.int64) * n
-    total = sum_of_packets(mine_ptr, out_ptr, count, boxes_ptr, block, blocks, epoch, BLOCK, "ll128")
-    within = tl.arange(0, triton.next_power_of_2(BLOCK))
-    tl.store(out_ptr + within, total.to(out_ptr.dtype.element_ty), mask=within < count)
-
-
-@ditron.program(
-    example={"x": "bf16[4, 8192]", "out": "bf16[8192]", "capacity": 8192},
-    sample_args=lambda ranks: {"x": f"bf16[{ranks}, 80]", "out": "bf16[80]", "capacity": 128, "block": 60},
-    max_nodes=1,
-)
-def ll128_scatter_program(x, out, capacity, *, block=960, num_warps=4):
-    """As :func:`stored_scatter_program`, by ``"ll128"`` packets: no signal, no fence, and 1/15 more bytes."""
-    n, blocks = out.shape[0], -(-capacity // block)
-    boxes = packet_boxes(blocks, block, x.dtype)
-    ll128_scatter_kernel[(dh.cdiv(n, block),)](x, out, boxes, n, blocks, dh.epoch(), BLOCK=block, num_warps=num_warps)
+    """As :func:`stored_scatter_program`, by words: no signal, no fence, no memory between."""
+    launch_words(ll_scatter_kernel, x, out, out.shape[0], capacity, num_ranks, block, 64)
 
 
 @ditron.jit(do_not_specialize=["epoch"])
@@ -252,10 +221,9 @@ def reduce_scatter(
     Args:
         x: ``[rows, ...]``, the same shape on every rank, rows a multiple of the number of ranks.
         out: ``[rows / num_ranks, ...]``, written if given. group: the ranks; default the current group.
-        algorithm: ``"copied"`` by copy engines, ``"stored"`` by a kernel, ``"ll"`` as words or ``"ll128"`` as packets,
-            instead of the one that was measured to be fastest or is chosen by size; ``"put"``, which is taken where the
-            ranks are on several nodes; or ``"nccl"``, which adds in the dtype of the tensors and is taken only if it is
-            named.
+        algorithm: ``"copied"`` by copy engines, ``"stored"`` by a kernel or ``"ll"`` as words, instead of the one that
+            was measured to be fastest or is chosen by size; ``"put"``, which is taken where the ranks are on several
+            nodes; or ``"nccl"``, which adds in the dtype of the tensors and is taken only if it is named.
         schedule: keyword-only arguments of its program, instead of those that would be chosen.
 
     Returns ``[rows / num_ranks, ...]``. Collective over the group. Raises DitronError for tensors that do not fit.
@@ -271,7 +239,7 @@ def reduce_scatter(
         if algorithm is None and len(group.nodes) > 1:
             algorithm = "put"
         algorithm, schedule = tuned("reduce_scatter", group, algorithm, schedule, x.dtype, out.numel())
-        algorithm = algorithm or by_size(sent_bytes(group, out), ranks, group.has_nvlink)
+        algorithm = algorithm or by_size(sent_bytes(group, out), ranks, group.has_nvlink, data_words=True)
         if algorithm == "nccl":
             every, mine = aligned(x).view(-1), out.view(-1)
             sent = sent_bytes(group, out)
@@ -281,8 +249,7 @@ def reduce_scatter(
             return out
         if algorithm not in _PROGRAMS:
             raise DitronError(
-                f"reduce_scatter: unknown algorithm {algorithm!r}: expected 'copied', 'stored', 'll', 'll128', 'put' "
-                "or 'nccl'"
+                f"reduce_scatter: unknown algorithm {algorithm!r}: expected 'copied', 'stored', 'll', 'put' or 'nccl'"
             )
         program = _PROGRAMS[algorithm]
         chosen = collective_schedule("reduce_scatter", group, algorithm, program, x.dtype, schedule)
@@ -295,6 +262,5 @@ _PROGRAMS = {
     "copied": reduce_scatter_program,
     "stored": stored_scatter_program,
     "ll": ll_scatter_program,
-    "ll128": ll128_scatter_program,
     "put": put_scatter_program,
 }

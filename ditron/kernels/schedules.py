@@ -11,7 +11,7 @@ from ditron._program.program import Program
 from ditron.distributed.group import Group
 from ditron.kernels.operands import capacity_for, reaches_by_tma
 from ditron.kernels.scales import Scales, has_product, prefers_product, prefers_products_by_rank, tiles_of
-from ditron.kernels.words import LEAST_WORDS
+from ditron.kernels.words import BYTES_OF_WARP
 from ditron.tuning.problem import Options, Problem
 from ditron.tuning.registry import Rule
 from ditron.tuning.search import Space
@@ -19,6 +19,7 @@ from ditron_compiler.errors import DitronError
 
 __all__ = [
     "BLOCKS",
+    "DATA_WORD_BYTES",
     "LL128_BYTES",
     "LL_BYTES",
     "STORED_BYTES",
@@ -38,6 +39,7 @@ __all__ = [
     "overlaps",
     "product_node_rule",
     "product_rule",
+    "saves_by_two_shots",
     "schedule_for",
     "sent_bytes",
     "stored_candidates",
@@ -58,10 +60,18 @@ MOST_BY_RANK_BYTES, BY_RANK_BYTES, BY_RANK_ROWS = 14 << 20, 3 << 20, 128
 #: earlier beginning brings (docs/results/tuning.md).
 PIECE_TILES = 8
 
-#: Up to so many bytes that each rank sends to every other one, a collective sends words, of twice the bytes, and up to
-#: so many sent by each rank, by NVLink, packets, of 1/15 more: neither needs a fence and a signal
+#: Up to so many bytes that each rank sends to every other one, a collective sends words, of twice the bytes if they are
+#: flagged, and up to so many sent by each rank, by NVLink, packets, of 1/15 more: neither needs a fence and a signal
 #: (docs/results/links.md).
 LL_BYTES, LL128_BYTES = 128 << 10, 8 << 20
+
+#: Up to so many bytes that each rank sends to every other one, ranks that NVLink links send data words where these will
+#: do, the fastest of all that were measured (docs/results/links.md): places in a tensor are counted in 32 bits.
+DATA_WORD_BYTES = 1 << 30
+
+#: More than two ranks add in two shots of words where these send so many bytes less: below, the second way takes longer
+#: (docs/results/links.md).
+TWO_SHOT_SAVED_BYTES = 384 << 10
 
 #: Up to so many bytes sent by each rank, a collective is stores of a kernel: faster than copy engines and a copy out of
 #: the workspace (docs/results/tensor-parallel.md).
@@ -76,7 +86,7 @@ BLOCKS = {
     "put": 4096,
     "one_shot": 4096,
     "two_shot": 8192,
-    "two_shot_ll128": 960,
+    "two_shot_ll": 256,
 }
 
 #: Rows, columns and depth of the persistent kernel's tile: as fast as cuBLAS where tiles are many
@@ -105,9 +115,11 @@ def sent_bytes(group: Group, part: torch.Tensor) -> int:
     return part.nbytes * (group.num_ranks - 1)
 
 
-def by_size(nbytes: int, ranks: int, has_nvlink: bool) -> str:
-    """The algorithm of an all-gather or reduce-scatter in which each of ``ranks`` ranks sends ``nbytes``."""
-    if nbytes <= LL_BYTES * (ranks - 1):
+def by_size(nbytes: int, ranks: int, has_nvlink: bool, data_words: bool) -> str:
+    """The algorithm of an all-gather or reduce-scatter in which each of ``ranks`` ranks sends ``nbytes``, as
+    ``data_words`` or as flagged ones.
+    """
+    if nbytes <= (DATA_WORD_BYTES if data_words and has_nvlink else LL_BYTES) * (ranks - 1):
         return "ll"
     if nbytes <= LL128_BYTES and has_nvlink:
         return "ll128"
@@ -124,9 +136,12 @@ def block_for(group: Group, algorithm: str) -> Options:
 def collective_rule(problem: Problem) -> Rule:
     """What :func:`by_size` and :func:`block_for` say on GPUs."""
     sent = problem.rows * problem.itemsize * (problem.ranks - 1)
-    algorithm = by_size(sent, problem.ranks, has_nvlink=True)
+    is_sum = problem.operator == "reduce_scatter"
+    algorithm = by_size(sent, problem.ranks, has_nvlink=True, data_words=is_sum)
     options: Options = {"algorithm": algorithm} | ({} if algorithm == "copied" else {"block": BLOCKS[algorithm]})
     limits = f"packets are taken up to {LL128_BYTES >> 20} MB, and stores up to {STORED_BYTES >> 20} MB"
+    if is_sum:
+        limits = f"words are taken up to {DATA_WORD_BYTES >> 20} MB"
     return Rule(options, f"a rank sends {sent / 2**20:.3g} MB; {limits}")
 
 
@@ -138,9 +153,12 @@ def collective_node_rule(problem: Problem) -> Rule:
 def stored_candidates(problem: Problem) -> Iterator[Options]:
     """What is worth measuring of an all-gather or reduce-scatter: small blocks are more signals, large ones few SMs."""
     sent = problem.rows * problem.itemsize * (problem.ranks - 1)
+    is_sum = problem.operator == "reduce_scatter"
     if sent <= 1 << 20:
         yield from ({"algorithm": "ll", "block": block} for block in (256, 512))
-    if 64 << 10 <= sent <= 8 << 20:
+    elif is_sum:
+        yield {"algorithm": "ll", "block": 256}
+    if 64 << 10 <= sent <= 8 << 20 and not is_sum:
         yield from ({"algorithm": "ll128", "block": block} for block in (960, 1920))
     if sent >= 32 << 10:
         for block, warps in ((4096, 16), (2048, 16), (2048, 8), (8192, 16)):
@@ -148,6 +166,11 @@ def stored_candidates(problem: Problem) -> Iterator[Options]:
     if sent >= 16 << 20:
         yield {"algorithm": "copied"}
     yield {"algorithm": "nccl"}
+
+
+def saves_by_two_shots(nbytes: int, ranks: int, saved: int = TWO_SHOT_SAVED_BYTES) -> bool:
+    """Whether ranks that would send ``nbytes`` each in one shot send ``saved`` less in two, which is 2 / ranks."""
+    return ranks > 2 and nbytes - nbytes * 2 // ranks > saved
 
 
 def is_large(group: Group, nbytes: int) -> bool:
@@ -281,8 +304,10 @@ def check_schedule(what: str, given: Mapping[str, Any], program: Program) -> Non
                 raise DitronError(f"{what}: {name} must be True or False, got {value!r}")
             continue
         if name == "protocol":
-            if value not in ("ll", "ll128"):
-                raise DitronError(f"{what}: protocol must be 'll' or 'll128', got {value!r}")
+            known = ("ll", "two_shot_ll") if what == "gemm_ar" else ("ll", "ll128")
+            if value not in known:
+                listed = " or ".join(map(repr, known))
+                raise DitronError(f"{what}: protocol must be {listed}, got {value!r}")
             continue
         extents = value if isinstance(program.constants[name], tuple) and isinstance(value, tuple) else (value,)
         if any(type(extent) is not int or extent < 1 for extent in extents):
@@ -308,7 +333,7 @@ def collective_schedule(
     """
     check_schedule(what, given, program)
     chosen = block_for(group, algorithm) | given
-    if algorithm == "ll":
+    if algorithm in ("ll", "two_shot_ll"):
         if "block" not in given:
             chosen["block"] = max(least_word_block(dtype), chosen["block"])
         check_word_block(what, "block", chosen["block"], dtype)
@@ -318,7 +343,7 @@ def collective_schedule(
 
 def least_word_block(dtype: torch.dtype) -> int:
     """Elements that a program exchanges by words at least."""
-    return 4 * LEAST_WORDS // dtype.itemsize
+    return BYTES_OF_WARP // dtype.itemsize
 
 
 def check_word_block(what: str, name: str, block: int, dtype: torch.dtype) -> None:

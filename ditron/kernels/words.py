@@ -1,8 +1,10 @@
-"""Device functions for words: 32 bits of a tensor in registers beside a flag, stored at a peer at once.
+"""Device functions for words: what is in registers, stored at a peer as 64 bits that tell when they are there.
 
 Data does not pass through memory at either end, as that of packets does (exchange.py), and one poll waits for the words
-of all ranks. A word is half flag, so that many bytes go faster by packets of 120 bytes and a flag. The memory that
-peers write to has two halves, used in turns, as exchange.py explains.
+of all ranks. A flagged word is 32 bits of any data and the call's epoch. A data word is 64 bits of floats, and anything
+but 0; who has read it stores 0 there. So twice as much arrives in the same time (TensorRT-LLM's Lamport all-reduce is
+of this kind, with -0.0 for what is not there). The memory that peers write to has two halves, used in turns, as
+exchange.py explains: nobody writes to a half before all that was read there is 0 again.
 """
 
 from __future__ import annotations
@@ -19,21 +21,29 @@ import ditron.host as dh
 import ditron.language as dl
 
 __all__ = [
-    "LEAST_WORDS",
+    "BYTES_OF_WARP",
     "WORDS_OF_THREAD",
     "WordBlock",
+    "bits_for",
     "elements_of",
     "elements_of_word",
+    "gather_parts",
     "launch_words",
     "load_words",
     "peer_boxes",
     "places_of",
+    "places_of_block",
+    "ranks_to_poll",
+    "receive_data_words",
     "receive_from_all",
     "receive_words",
     "send_parts",
+    "send_to_all",
     "send_words",
     "store_from_all",
     "sum_from_all",
+    "sum_of_own_part",
+    "sum_of_ranks",
     "word_box",
     "word_boxes",
     "words_of",
@@ -43,8 +53,8 @@ __all__ = [
 #: most 16 bytes that follow each other, four elements of what the words become.
 WORDS_OF_THREAD = 4
 
-#: Of a program on GPUs, which has a warp.
-LEAST_WORDS = 32 * WORDS_OF_THREAD
+#: Bytes of a message for each warp of a program: two ranks' words of them are :data:`WORDS_OF_THREAD` of each thread.
+BYTES_OF_WARP = 512
 
 
 def word_boxes(words: Any, name: str = "boxes") -> Any:
@@ -58,15 +68,13 @@ class WordBlock:
 
     words: int
     elements: int
+    num_warps: int
 
     @classmethod
-    def of(cls, elements: int, dtype: torch.dtype) -> WordBlock:
-        return cls(elements * dtype.itemsize // 4, elements)
-
-    @property
-    def num_warps(self) -> int:
-        """So many that each thread has :data:`WORDS_OF_THREAD`, if there are :data:`LEAST_WORDS`."""
-        return min(max(self.words // LEAST_WORDS, 1), 32)
+    def of(cls, elements: int, dtype: torch.dtype, bits: int = 32) -> WordBlock:
+        """In words with ``bits`` of data: 32 if they are flagged, 64 if not."""
+        nbytes = elements * dtype.itemsize
+        return cls(nbytes * 8 // bits, elements, min(max(nbytes // BYTES_OF_WARP, 1), 32))
 
     def words_for(self, capacity: Any) -> Any:
         """Words of the blocks that hold ``capacity`` elements."""
@@ -74,12 +82,12 @@ class WordBlock:
 
 
 def launch_words(
-    kernel: Any, x: Any, out: Any, n: Any, capacity: Any, num_ranks: int, block: int, **constants: Any
+    kernel: Any, x: Any, out: Any, n: Any, capacity: Any, num_ranks: int, block: int, bits: int, **constants: Any
 ) -> None:
     """In a host program: ``kernel`` with a program for each block of ``n`` elements that ranks exchange; memory is kept
     for up to ``capacity`` elements of a message.
     """
-    by = WordBlock.of(block, x.dtype)
+    by = WordBlock.of(block, x.dtype, bits)
     kept = by.words_for(capacity)
     kernel[(dh.cdiv(n, by.elements),)](
         x,
@@ -95,10 +103,15 @@ def launch_words(
     )
 
 
+def bits_for(dtype: torch.dtype) -> int:
+    """Data in a word of a message of ``dtype`` that need not keep NaNs as they are (:func:`send_words`)."""
+    return 64 if dtype.is_floating_point and dtype.itemsize > 1 else 32
+
+
 @triton.constexpr_function
-def elements_of_word(dtype):
-    """Elements that a word holds: 1, 2 or 4."""
-    return 32 // dtype.primitive_bitwidth
+def elements_of_word(dtype, bits):
+    """Elements that ``bits`` of a word hold: 1, 2 or 4."""
+    return bits // dtype.primitive_bitwidth
 
 
 @ditron.jit
@@ -118,19 +131,26 @@ def word_box(boxes_ptr, sender, ranks, epoch, words):
 
 @ditron.jit
 def send_words(ptrs, value, epoch):
-    """Store 32 bits to each of a tensor of pointers into a peer's box, from registers.
+    """Store integers to each of a tensor of pointers into a peer's box, from registers: those of 32 bits as flagged
+    words, those of 64 bits as data words.
 
-    A word is 64 bits, stored at once: the low half is data, the high one the epoch, by which its reader knows it, so
-    that nothing is fenced. A thread stores what it has of a tensor, and of one with fewer elements than threads many
-    have the same: send one for each thread, or more.
+    A word is 64 bits, stored at once: nothing is fenced. A flagged one has the epoch in its high half. A data word is
+    inverted, so that those of 0.0 are not 0; two fp32 or four bf16 NaNs of nothing but ones become other NaNs. A thread
+    stores what it has of a tensor, and of one with fewer elements than threads many have the same: send one for each
+    thread, or more.
     """
-    word = (_flag(epoch).to(tl.int64) << 32) | (value.to(tl.int64) & 0xFFFFFFFF)
+    if value.dtype == tl.int64:
+        word = ~value
+        word = tl.where(word == 0, 1, word)
+    else:
+        word = (_flag(epoch).to(tl.int64) << 32) | (value.to(tl.int64) & 0xFFFFFFFF)
     dl.st(ptrs, word, scope="node")
 
 
 @ditron.jit
 def receive_words(ptrs, epoch):
-    """What :func:`send_words` stores to each of a tensor of pointers into this rank's box, when all are there.
+    """What :func:`send_words` stores to each of a tensor of pointers into this rank's box as flagged words, when all
+    are there.
 
     The tensor must have :data:`WORDS_OF_THREAD` elements for each thread, or more. One with fewer has threads that load
     the same element, and of those that see different words only one is asked whether its word is there.
@@ -142,42 +162,74 @@ def receive_words(ptrs, epoch):
     return words.to(tl.int32)
 
 
+@ditron.jit
+def receive_data_words(ptrs):
+    """As :func:`receive_words`, of data words; behind them 0 is there again.
+
+    When the loop ends all threads have what they read. A peer writes there next in the call after the next one.
+    """
+    words = dl.ld(ptrs, scope="node")
+    while tl.max((words == 0).to(tl.int32)) != 0:
+        words = dl.ld(ptrs, scope="node")
+    dl.st(ptrs, tl.zeros_like(words), scope="node")
+    return ~words
+
+
 @triton.constexpr_function
 def _integer_of(dtype):
     return tl.core.get_int_dtype(dtype.primitive_bitwidth, signed=True)
 
 
 @ditron.jit
-def words_of(values):
-    """``values`` [..., n] as words [...], ``n`` elements in each."""
-    dtype: tl.constexpr = values.dtype
-    BITS: tl.constexpr = dtype.primitive_bitwidth
-    bits = values.to(_integer_of(dtype), bitcast=True).to(tl.int32)
-    if BITS < 32:
-        bits &= (1 << BITS) - 1
-    return tl.sum(bits << tl.arange(0, 32 // BITS) * BITS, -1)
+def words_of(values, BITS: tl.constexpr):
+    """``values`` [..., n] as integers [...] of ``BITS``, ``n`` elements in each."""
+    WIDTH: tl.constexpr = values.dtype.primitive_bitwidth
+    bits = values.to(_integer_of(values.dtype), bitcast=True).to(tl.int64 if BITS == 64 else tl.int32)
+    if WIDTH < BITS:
+        bits &= (1 << WIDTH) - 1
+    return tl.sum(bits << (tl.arange(0, BITS // WIDTH) * WIDTH).to(bits.dtype), -1)
+
+
+@ditron.jit
+def _element(words, index, DTYPE: tl.constexpr):
+    """Element ``index`` of each of ``words``."""
+    return (words >> (index * DTYPE.primitive_bitwidth)).to(_integer_of(DTYPE)).to(DTYPE, bitcast=True)
 
 
 @ditron.jit
 def elements_of(words, DTYPE: tl.constexpr):
     """Words [..., w] as their elements [..., w, n]."""
-    BITS: tl.constexpr = DTYPE.primitive_bitwidth
-    bits = tl.expand_dims(words, -1) >> tl.arange(0, 32 // BITS) * BITS
-    return bits.to(_integer_of(DTYPE)).to(DTYPE, bitcast=True)
+    # Element by element of a word: another dimension would have another layout, into which all would be moved.
+    elements = ()
+    for index in tl.static_range(elements_of_word(DTYPE, words.dtype.primitive_bitwidth)):
+        elements = elements + (_element(words, index, DTYPE),)
+    return _joined(elements)
 
 
 @ditron.jit
-def places_of(word, DTYPE: tl.constexpr):
-    """Which elements of a tensor words ``word`` [w] of it hold, [w, n]."""
-    PER: tl.constexpr = elements_of_word(DTYPE)
-    return word[:, None] * PER + tl.arange(0, PER)[None, :]
+def _joined(elements):
+    """One, two or four tensors [..., w] as one [..., w, n]."""
+    if len(elements) == 1:
+        return tl.expand_dims(elements[0], -1)
+    elif len(elements) == 2:
+        return tl.join(elements[0], elements[1])
+    else:
+        pairs = tl.join(tl.join(elements[0], elements[2]), tl.join(elements[1], elements[3]))
+        return tl.reshape(pairs, elements[0].shape + [4])
 
 
 @ditron.jit
-def load_words(ptr, word, n):
-    """Words ``word`` [w] of the ``n`` elements at ``ptr``; behind the last one are zeros."""
-    place = places_of(word, ptr.dtype.element_ty)
-    return words_of(tl.load(ptr + place, mask=place < n, other=0))
+def places_of(word, DTYPE: tl.constexpr, BITS: tl.constexpr):
+    """Which elements of a tensor words ``word`` [...] of it hold, [..., n]."""
+    PER: tl.constexpr = elements_of_word(DTYPE, BITS)
+    return tl.expand_dims(word, -1) * PER + tl.arange(0, PER)
+
+
+@ditron.jit
+def load_words(ptr, word, n, BITS: tl.constexpr):
+    """Words ``word`` [...] of the ``n`` elements at ``ptr``; behind the last one are zeros."""
+    place = places_of(word, ptr.dtype.element_ty, BITS)
+    return words_of(tl.load(ptr + place, mask=place < n, other=0), BITS)
 
 
 @ditron.jit
@@ -192,50 +244,101 @@ def peer_boxes(boxes_ptr, words, epoch, RANKS: tl.constexpr):
 
 
 @ditron.jit
-def send_parts(x_ptr, word, n, boxes_ptr, words, epoch, RANKS: tl.constexpr):
+def send_to_all(value, word, boxes_ptr, words, epoch, RANKS: tl.constexpr):
+    """``value`` as words ``word`` of this rank's message to every rank."""
+    to = peer_boxes(boxes_ptr, words, epoch, RANKS)
+    for step in tl.static_range(RANKS):
+        send_words(to[step] + word, value, epoch)
+
+
+@ditron.jit
+def send_parts(x_ptr, word, n, boxes_ptr, words, epoch, BITS: tl.constexpr, RANKS: tl.constexpr):
     """Words ``word`` [w] of each rank's part, ``n`` elements of ``x`` [ranks, n], to that rank."""
     to = peer_boxes(boxes_ptr, words, epoch, RANKS)
     parts = ()
     for step in tl.static_range(1, RANKS + 1):
         peer = (dl.rank() + step) % RANKS
-        parts = parts + (load_words(x_ptr + peer.to(tl.int64) * n, word, n),)
+        parts = parts + (load_words(x_ptr + peer.to(tl.int64) * n, word, n, BITS),)
     for step in tl.static_range(RANKS):
         send_words(to[step] + word, parts[step], epoch)
 
 
 @ditron.jit
-def receive_from_all(word, boxes_ptr, words, epoch, RANKS: tl.constexpr):
-    """Words ``word`` [...] of every rank's message, [ranks, ...], with ranks of 0 up to a power of two."""
-    sender = tl.arange(0, triton.next_power_of_2(RANKS))
-    for _ in tl.static_range(len(word.shape)):
-        sender = tl.expand_dims(sender, -1)
-    box_ptr = word_box(boxes_ptr, tl.minimum(sender, RANKS - 1), RANKS, epoch, words)
-    return tl.where(sender < RANKS, receive_words(box_ptr + tl.expand_dims(word, 0), epoch), 0)
+def ranks_to_poll(RANKS: tl.constexpr):
+    """Numbers of ranks, and of none up to a power of two, [ranks]: two or more, as :func:`receive_words` asks."""
+    return tl.arange(0, max(triton.next_power_of_2(RANKS), 2))
 
 
 @ditron.jit
-def _sum_of_elements(words, index, DTYPE: tl.constexpr):
-    """The sum over ranks of element ``index`` of words [ranks, ...], in fp32."""
-    bits = (words >> (index * DTYPE.primitive_bitwidth)).to(_integer_of(DTYPE))
-    return tl.sum(bits.to(DTYPE, bitcast=True).to(tl.float32), 0)
+def receive_from_all(word, boxes_ptr, words, epoch, BITS: tl.constexpr, RANKS: tl.constexpr):
+    """Words ``word`` [1 or ranks, ...] of every rank's message, [ranks, ...], as :func:`ranks_to_poll`; of none 0."""
+    sender = ranks_to_poll(RANKS)
+    for _ in tl.static_range(len(word.shape) - 1):
+        sender = tl.expand_dims(sender, -1)
+    ptrs = word_box(boxes_ptr, tl.minimum(sender, RANKS - 1), RANKS, epoch, words) + word
+    if BITS == 64:
+        received = receive_data_words(ptrs)
+    else:
+        received = receive_words(ptrs, epoch)
+    return tl.where(sender < RANKS, received, 0)
+
+
+@ditron.jit
+def sum_of_ranks(received, DTYPE: tl.constexpr):
+    """The sum over ranks, in fp32, of the elements in words [ranks, ...], [..., n]."""
+    sums = ()
+    for index in tl.static_range(elements_of_word(DTYPE, received.dtype.primitive_bitwidth)):
+        sums = sums + (tl.sum(_element(received, index, DTYPE).to(tl.float32), 0),)
+    return _joined(sums)
 
 
 @ditron.jit
 def sum_from_all(word, boxes_ptr, words, epoch, DTYPE: tl.constexpr, RANKS: tl.constexpr):
-    """The sum over ranks, in fp32, of the elements in words ``word`` [...] of their messages, [..., n]."""
-    received = receive_from_all(word, boxes_ptr, words, epoch, RANKS)
-    # Element by element of a word: another dimension would have another layout, into which all would be moved.
-    if elements_of_word(DTYPE) == 1:
-        return tl.expand_dims(_sum_of_elements(received, 0, DTYPE), -1)
-    else:
-        return tl.join(_sum_of_elements(received, 0, DTYPE), _sum_of_elements(received, 1, DTYPE))
+    """The sum over ranks, in fp32, of the elements in data words ``word`` [...] of their messages, [..., n]."""
+    return sum_of_ranks(receive_from_all(tl.expand_dims(word, 0), boxes_ptr, words, epoch, 64, RANKS), DTYPE)
 
 
 @ditron.jit
-def store_from_all(out_ptr, word, n, boxes_ptr, words, epoch, RANKS: tl.constexpr):
+def store_from_all(out_ptr, word, n, boxes_ptr, words, epoch, BITS: tl.constexpr, RANKS: tl.constexpr):
     """To ``out`` [ranks, n] the elements in words ``word`` [w] of every rank's message."""
-    dtype: tl.constexpr = out_ptr.dtype.element_ty
-    elements = elements_of(receive_from_all(word, boxes_ptr, words, epoch, RANKS), dtype)
-    sender = tl.arange(0, elements.shape[0])[:, None, None]
-    place = places_of(word, dtype)[None, :, :]
-    tl.store(out_ptr + sender.to(tl.int64) * n + place, elements, mask=(sender < RANKS) & (place < n))
+    DTYPE: tl.constexpr = out_ptr.dtype.element_ty
+    received = receive_from_all(word[None, :], boxes_ptr, words, epoch, BITS, RANKS)
+    sender = ranks_to_poll(RANKS)[:, None, None]
+    place = places_of(word[None, :], DTYPE, BITS)
+    mask = (sender < RANKS) & (place < n)
+    tl.store(out_ptr + sender.to(tl.int64) * n + place, elements_of(received, DTYPE), mask=mask)
+
+
+@ditron.jit
+def places_of_block(block, n, DTYPE: tl.constexpr, WORDS: tl.constexpr, RANKS: tl.constexpr):
+    """Of a block of a tensor of ``n`` elements, which has ``WORDS`` data words of each rank, rank by rank: where they
+    are, [ranks, WORDS, per word]; what is no rank's, up to a power of two, is behind the last one.
+    """
+    rank = ranks_to_poll(RANKS)[:, None]
+    place = places_of((block * RANKS + rank) * WORDS + tl.arange(0, WORDS)[None, :], DTYPE, 64)
+    return tl.where(tl.expand_dims(rank, -1) < RANKS, place, n)
+
+
+@ditron.jit
+def sum_of_own_part(x_ptr, block, n, boxes_ptr, words, epoch, WORDS: tl.constexpr, RANKS: tl.constexpr):
+    """The sum over ranks, in fp32, of this rank's part [WORDS, per word] of a block (:func:`places_of_block`) of ``x``,
+    which has ``n`` elements.
+    """
+    at = tl.arange(0, WORDS)
+    to = peer_boxes(boxes_ptr, words, epoch, RANKS)
+    parts = ()
+    for step in tl.static_range(1, RANKS + 1):
+        peer = (dl.rank() + step) % RANKS
+        parts = parts + (load_words(x_ptr, (block * RANKS + peer) * WORDS + at, n, 64),)
+    for step in tl.static_range(RANKS):
+        send_words(to[step] + block * WORDS + at, parts[step], epoch)
+    return sum_from_all(block * WORDS + at, boxes_ptr, words, epoch, x_ptr.dtype.element_ty, RANKS)
+
+
+@ditron.jit
+def gather_parts(part, block, boxes_ptr, words, epoch, RANKS: tl.constexpr):
+    """The elements of a block (:func:`places_of_block`), of which this rank has ``part`` [WORDS, per word]."""
+    word = block * part.shape[0] + tl.arange(0, part.shape[0])
+    send_to_all(words_of(part, 64), word, boxes_ptr, words, epoch, RANKS)
+    received = receive_from_all(word[None, :], boxes_ptr, words, epoch, 64, RANKS)
+    return elements_of(received, part.dtype)

@@ -1,7 +1,9 @@
-"""Words that hold floats' bits beside an integer, as an epoch by which readers know them (ditron/kernels/words.py).
+"""Words that hold floats' bits and tell a reader that they are there (ditron/kernels/words.py).
 
-Where floats are not known, or not computed, who stores a word writes 0 for them. So only a load whose low half nothing
-depends on may read them: of any other load of the same buffer nothing is known.
+A flagged word has an integer in its high half, as an epoch by which readers know it; a data word (lamport.py) has only
+floats' bits, and is anything but 0. Where floats are not known, or not computed, who stores a word writes 0 for the low
+half of the one, and 1 for the other. So only a load of which nothing but the high half is needed may read flagged
+words, and only one that is compared with 0 data words: of any other load of the same buffer nothing is known.
 """
 
 from __future__ import annotations
@@ -11,11 +13,19 @@ from ditron_compiler.analysis.costs import is_float
 from ditron_compiler.ir.dialects import arith, ditron, tt
 from ditron_compiler.ir.matchers import constant_int, defining_op
 
-__all__ = ["is_low_half_of_words", "is_word", "shifts_out_low_half"]
+__all__ = [
+    "compares_with_zero",
+    "is_data_word",
+    "is_low_half_of_words",
+    "shifts_out_low_half",
+    "word_kind",
+]
 
 _SPLATS = (tt.SplatOp, tt.BroadcastOp)
 _PURE = (tt.BitcastOp, tt.ExpandDimsOp, tt.ReduceOp, tt.ReshapeOp, tt.TransOp, *_SPLATS)
-_BITWISE = (arith.AndIOp, arith.ExtSIOp, arith.ExtUIOp, arith.MulIOp, arith.OrIOp, arith.ShLIOp, arith.TruncIOp)
+_EXTENSIONS = (arith.ExtSIOp, arith.ExtUIOp, arith.TruncIOp)
+_BITWISE = (arith.AndIOp, arith.MulIOp, arith.OrIOp, arith.ShLIOp, arith.XOrIOp, *_EXTENSIONS)
+_EQUALITY = (arith.CmpIPredicate.eq, arith.CmpIPredicate.ne)
 _LOW = (1 << 32) - 1
 
 
@@ -59,7 +69,15 @@ def _is_made_of_float(value: ir.Value) -> bool:
     return is_float_there
 
 
-def is_word(value: ir.Value) -> bool:
+def word_kind(value: ir.Value) -> str:
+    """``"flagged"`` or ``"data"``, as the value that is stored is such a word; ``""`` for neither."""
+    if _is_flagged_word(value):
+        return "flagged"
+    op = defining_op(_element(value))
+    return "data" if op is not None and is_data_word(op) else ""
+
+
+def _is_flagged_word(value: ir.Value) -> bool:
     """Whether it is an integer shifted by 32 bits or more, with floats' bits below."""
     op = defining_op(_element(value))
     if not isinstance(op, arith.OrIOp):
@@ -75,10 +93,28 @@ def is_low_half_of_words(op: ir.Operation) -> bool:
     if not _is_low_bits_of_float(op):
         return False
     words = [use.owner for use in _uses(op)]
-    if not all(isinstance(word, arith.OrIOp) and is_word(word.results[0]) for word in words):
+    if not all(isinstance(word, arith.OrIOp) and _is_flagged_word(word.results[0]) for word in words):
         return False
-    stores = [use for word in words for use in _uses(word)]
-    return all(isinstance(use.owner, (tt.StoreOp, ditron.StOp)) and use.operand_number == 1 for use in stores)
+    return all(_is_only_stored(word) for word in words)
+
+
+def is_data_word(op: ir.Operation) -> bool:
+    """Whether it is floats' bits, or another number where these are 0, and is only stored."""
+    if not isinstance(op, arith.SelectOp):
+        return False
+    compare, instead = defining_op(op.condition), constant_int(_element(op.true_value))
+    if not isinstance(compare, arith.CmpIOp) or compare.predicate is not arith.CmpIPredicate.eq or not instead:
+        return False
+    return (
+        compare.lhs == op.false_value
+        and constant_int(_element(compare.rhs)) == 0
+        and _is_made_of_float(op.false_value)
+        and _is_only_stored(op)
+    )
+
+
+def _is_only_stored(op: ir.Operation) -> bool:
+    return all(isinstance(use.owner, (tt.StoreOp, ditron.StOp)) and use.operand_number == 1 for use in _uses(op))
 
 
 def _uses(op: ir.Operation) -> list[ir.OpOperand]:
@@ -92,3 +128,8 @@ def _uses(op: ir.Operation) -> list[ir.OpOperand]:
 def shifts_out_low_half(op: ir.Operation) -> bool:
     """Whether the result has nothing of the low 32 bits of the first operand."""
     return _shifts(op, arith.ShRSIOp, arith.ShRUIOp)
+
+
+def compares_with_zero(op: ir.Operation) -> bool:
+    """Whether the result is whether the first operand is 0."""
+    return isinstance(op, arith.CmpIOp) and op.predicate in _EQUALITY and constant_int(_element(op.rhs)) == 0

@@ -127,7 +127,7 @@ class Atomics:
             machine.floats_decide(int(np.atleast_1d(pointer).flat[0]) if not any_unknown(pointer) else NULL)
         if any_unknown(pointer, mask, site.get("integer", UNKNOWN)):
             return UNKNOWN
-        if not site.get("high", "") and machine.contents.may_be_words(pointer):
+        if machine.contents.kinds_of_words(pointer) - {site.get("reads_words", "")}:
             return UNKNOWN
         size = site.itemsize
         if isinstance(pointer, (int, np.integer)) or site.spins:

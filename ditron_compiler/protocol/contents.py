@@ -30,7 +30,7 @@ class Contents:
         self._bytes: dict[int, tuple[np.ndarray, np.ndarray] | None] = {}  # contents, and which of them are known
         self._all_lost = False
         self._lost: set[int] = set()  # buffers whose contents became unknown before they were needed
-        self._words: set[int] = set()  # buffers, of any rank, that hold words (words.py)
+        self._words: dict[int, set[str]] = {}  # of buffers, of any rank: the kinds of words (words.py) that they hold
 
     def load(self, pointers: Any, size: int, mask: Any = True, other: Any = 0) -> Any:
         """The integers at ``pointers``, one or a tile; where ``mask`` is false, ``other``. UNKNOWN if any is."""
@@ -89,24 +89,27 @@ class Contents:
                 found[1][:] = False
         self._all_lost = True
 
-    def mark_words(self, pointers: Any) -> None:
+    def mark_words(self, pointers: Any, kinds: set[str]) -> None:
         """Words (words.py) are stored there."""
-        self._words.update(parts(pointer)[1] for pointer in np.unique(pointers).tolist())
+        for pointer in np.unique(pointers).tolist():
+            self._words.setdefault(parts(pointer)[1], set()).update(kinds)
 
-    def may_be_words(self, pointers: Any) -> bool:
-        """Whether any of the pointers is into a buffer that holds words."""
-        return bool(self._words) and any(parts(pointer)[1] in self._words for pointer in np.unique(pointers).tolist())
+    def kinds_of_words(self, pointers: Any) -> set[str]:
+        """Of the words that are in the buffers of the pointers."""
+        if not self._words:
+            return set()
+        return set().union(*(self._words.get(parts(pointer)[1], ()) for pointer in np.unique(pointers).tolist()))
 
     def bytes_of(self, pointer: int, nbytes: int) -> tuple[np.ndarray, np.ndarray] | None:
         """A copy of bytes, and which of them are known; None where none is."""
-        if self.may_be_words(pointer):
+        if self.kinds_of_words(pointer):
             return None
         return self._slice(pointer, pointer + nbytes)
 
     def copy(self, source: Span, target: Span) -> None:
         """Copy bytes, in the order of both; one span may be longer."""
-        if self.may_be_words(source[:, 0]):
-            self.mark_words(target[:, 0])
+        if kinds := self.kinds_of_words(source[:, 0]):
+            self.mark_words(target[:, 0], kinds)
         got = [self._slice(low, high) for low, high in source.tolist()]
         if all(piece is None for piece in got) and all(low >> _SHIFT not in self._bytes for low, _ in target.tolist()):
             self._lost.update(low >> _SHIFT for low, _ in target.tolist())

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable
 
 from ditron_compiler import ir
-from ditron_compiler.analysis.words import is_low_half_of_words
+from ditron_compiler.analysis.words import is_data_word, is_low_half_of_words
 from ditron_compiler.ir.dialects import arith, ditron, tt
 from ditron_compiler.protocol.ir_values import bits_of, bits_of_name, integer, itemsize, shape_of
 
@@ -48,7 +48,6 @@ for _class, _function in {
     arith.RemSIOp: "srem",
     arith.MinSIOp: "smin",
     arith.MaxSIOp: "smax",
-    arith.SelectOp: "select",
 }.items():
     EXPRESSIONS[_class] = lambda op, a, f=_function: f"{f}({', '.join(a)})"
 for _class, _function in {
@@ -65,6 +64,12 @@ for _class, _function in {
 def _andi(op: ir.Operation, a: list[str]) -> str:
     """In a word that is stored, bits of a float below an integer count as 0 (words.py)."""
     return "0" if is_low_half_of_words(op) else f"{a[0]} & {a[1]}"
+
+
+@_expression(arith.SelectOp)
+def _select(op: ir.Operation, a: list[str]) -> str:
+    """A word of floats' bits counts as 1 (words.py)."""
+    return "1" if is_data_word(op) else f"select({', '.join(a)})"
 
 
 @_expression(arith.CeilDivSIOp)

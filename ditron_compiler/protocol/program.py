@@ -122,8 +122,8 @@ class AbstractProgram(Atomics, Control):
         if any_unknown(mask):
             self._unfollowed(number, f"the mask of {how} depends on data: it is taken to be true")
             mask, path = True, (*path, self._new_path())
-        if site.get("word", ""):
-            self.machine.contents.mark_words(pointer)
+        if kind := site.get("stores_words", ""):
+            self.machine.contents.mark_words(pointer, {kind})
         span = runs(pointer, mask, size or site.itemsize)
         self.machine.access(self.task, span, write, how, site.loc, site=number, atomic=atomic, path=path)
         return span

@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 
 from ditron_compiler import ir
-from ditron_compiler.analysis.words import is_word
+from ditron_compiler.analysis.words import word_kind
 from ditron_compiler.ir.dialects import cf, ditron, scf, tt
 from ditron_compiler.ir.locations import user_line
 from ditron_compiler.protocol.effects import effect_of, may_order
@@ -99,8 +99,8 @@ def _values(op: ir.Operation, slices: BackwardSlice) -> dict[str, str]:
     """``integer``: the bits of the integers that it loads or combines. ``used``: something depends on its result.
     ``polls``: a loop repeats it until a comparison holds. ``gives_up``: the position of a loop that only repeats it,
     and perhaps not until then. ``decides``: control or an address depends on it; ``repeats``: whether a loop goes on
-    does; ``data``: what is stored does. ``word``, ``high``: what words.py calls so, and of which only the high half is
-    read. ``why``: of inline assembly, what is not followed. ``orders``: of control
+    does; ``data``: what is stored does. ``stores_words``, ``reads_words``: the kind of words (words.py) that it stores,
+    and of which it reads only what is known. ``why``: of inline assembly, what is not followed. ``orders``: of control
     flow, whether it may order programs.
     """
     found = {}
@@ -114,10 +114,10 @@ def _values(op: ir.Operation, slices: BackwardSlice) -> dict[str, str]:
         found["polls"] = "polls"
     if isinstance(op, ditron.LdOp) and slices.is_stored(op.result):
         found["data"] = "data"
-    if found.get("integer") == "64" and op.results and slices.reads_high_half(op.results[0]):
-        found["high"] = "high"
-    if isinstance(op, (tt.StoreOp, ditron.StOp)) and is_word(op.value):
-        found["word"] = "word"
+    if found.get("integer") == "64" and op.results and (kind := slices.readable_words(op.results[0])):
+        found["reads_words"] = kind
+    if isinstance(op, (tt.StoreOp, ditron.StOp)) and (kind := word_kind(op.value)):
+        found["stores_words"] = kind
     if op.results and slices.decides(op.results[0]):
         found["decides"] = "decides"
         if slices.repeats(op.results[0]):

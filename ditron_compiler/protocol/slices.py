@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
+
 from ditron_compiler import ir
-from ditron_compiler.analysis.words import is_low_half_of_words, shifts_out_low_half
+from ditron_compiler.analysis.words import compares_with_zero, is_data_word, is_low_half_of_words, shifts_out_low_half
 from ditron_compiler.ir.dialects import cf, ditron, scf, tt
 from ditron_compiler.protocol.effects import effect_of
 
@@ -86,8 +88,13 @@ class BackwardSlice:
             self._repeating = self._backwards([op.regions[0].blocks[0].terminator.condition for op in loops])
         return value in self._repeating
 
-    def reads_high_half(self, value: ir.Value) -> bool:
-        """Whether nothing that is needed depends on the low 32 bits of the value, of 64."""
+    def readable_words(self, value: ir.Value) -> str:
+        """The kind of words (words.py) of which what is loaded, 64 bits, is known as far as it is needed; or ``""``."""
+        kinds = {"flagged": shifts_out_low_half, "data": compares_with_zero}
+        return next((kind for kind, reads in kinds.items() if self._is_read_only_by(value, reads)), "")
+
+    def _is_read_only_by(self, value: ir.Value, reads: Callable[[ir.Operation], bool]) -> bool:
+        """Whether all that depends on the value, and is needed, depends on operations that ``reads`` it."""
         if self._users is None:
             self._users, self._passed_to = {}, {}
             for op in self._operations:
@@ -108,7 +115,7 @@ class BackwardSlice:
                     return False
                 if isinstance(op, (scf.YieldOp, scf.ConditionOp, scf.ForOp, scf.WhileOp, cf.BranchOp)):
                     continue  # passed on, as noted above
-                if any(result in self._needed for result in op.results) and shifts_out_low_half(op):
+                if any(result in self._needed for result in op.results) and reads(op):
                     continue
                 if effect_of(op) is not None or not op.results or any(result in self._needed for result in op.results):
                     return False
@@ -187,7 +194,9 @@ class BackwardSlice:
             return [value for value in effect.operands(op) if value is not None]
         if decides := _control_operands(op):
             return decides
-        if isinstance(op, (scf.YieldOp, scf.ConditionOp, cf.BranchOp)) or is_low_half_of_words(op):
+        if isinstance(op, (scf.YieldOp, scf.ConditionOp, cf.BranchOp)):
+            return []
+        if is_low_half_of_words(op) or is_data_word(op):
             return []
         return list(op.operands)
 

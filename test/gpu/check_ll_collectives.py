@@ -1,4 +1,4 @@
-"""Collectives and products by packets on GPUs: thousands of replays of graphs, ranks out of step, elements compared.
+"""Collectives and products by words and packets on GPUs: thousands of replays of graphs, ranks out of step, elements compared.
 
     torchrun --nproc-per-node 2 test/gpu/check_ll_collectives.py
     ditron run --sim 3 test/gpu/check_ll_collectives.py --replays 20
@@ -105,11 +105,24 @@ def cases(products: bool) -> Iterator[tuple[str, Callable[[], Calls]]]:
     for what in ("all_reduce", "all_gather", "reduce_scatter") if not products else ():
         for n in SIZES:
             for dtype in (torch.bfloat16, torch.float32):
-                for algorithm in ("ll", "ll128") + (("two_shot_ll128",) if what == "all_reduce" else ()):
+                for algorithm in ("ll", {"all_reduce": "two_shot_ll", "all_gather": "ll128"}.get(what)):
+                    if algorithm is None:
+                        continue
                     yield f"{what} {n} {dtype} {algorithm}", partial(Collective, what, n, dtype, algorithm)
-    for rows, N in ((1, 8192), (2, 5760), (4, 8192), (16, 8192), (7, 300), (70, 8192)) if not products else ():
+    for rows, N in (
+        ((1, 8192), (2, 5760), (16, 8192), (7, 300), (33, 5120), (70, 8192), (130, 8192)) if not products else ()
+    ):
         yield f"all_reduce_rms_norm {rows} x {N}", partial(Normalized, rows, N)
-    for M, N, K in ((1, 96, 40), (1, 1000, 520), (2, 96, 40), (5, 1000, 32), (16, 512, 24), (64, 520, 32)):
+    for M, N, K in (
+        (1, 96, 40),
+        (1, 1000, 520),
+        (2, 96, 40),
+        (5, 1000, 32),
+        (16, 512, 24),
+        (33, 520, 64),
+        (64, 520, 32),
+        (100, 520, 64),
+    ):
         yield f"gemm_ar {M} x {N} x {K}", partial(Products, M, N, K)
     for M, N, K, split in (
         (1, 96, 40, 1),

@@ -120,9 +120,12 @@ def normalized(program: str, call: int, rank: int, ranks: int) -> float:
     module, rows = importlib.import_module("ditron.kernels.all_reduce_rms_norm"), (2, 7, 5)[call]
     x, residual, weight = data(ranks, rows, 40, seed=call), data(rows, 40, seed=call + 10), data(40, seed=call + 20)
     out, total = torch.empty_like(residual), torch.empty_like(residual)
-    parts = {"block": 16, "parts": 3}
-    threads = {"num_ranks": ranks} if program == "ll_rms_norm_program" else {"num_warps": 1}
-    how = {"block": 64} if program == "all_reduce_rms_norm_program" else parts | threads
+    how = {
+        "all_reduce_rms_norm_program": {"block": 64},
+        "ll_rms_norm_program": {"block": 16, "parts": 3, "num_ranks": ranks},
+        "two_shot_ll_rms_norm_program": {"block": 16, "parts": -(-40 // (16 * ranks)), "num_ranks": ranks},
+        "two_shot_rms_norm_program": {"block": 16, "parts": 3, "num_warps": 1},
+    }[program]
     getattr(module, program)(x[rank].clone(), residual, weight, out, total, 8, 1e-5, **how)
     exact = x.float().sum(0) + residual.float()
     normal = torch.nn.functional.rms_norm(exact, (40,), weight.float(), 1e-5)
@@ -168,8 +171,6 @@ def operators() -> list[Subject]:
         operator("all_reduce, one_shot", "one_shot_program", moved("all_reduce", "one_shot", block=64)),
         operator("all_reduce, two_shot", "two_shot_program", moved("all_reduce", "two_shot", block=16, programs=2)),
         operator("all_gather, ll128", "ll128_gather_program", moved("all_gather", "ll128", block=60)),
-        operator("reduce_scatter, ll128", "ll128_scatter_program", moved("reduce_scatter", "ll128", block=60)),
-        operator("all_reduce, ll128", "ll128_program", moved("all_reduce", "ll128", block=60)),
         operator("all_to_all, ll128", "ll128_all_to_all_program", moved("all_to_all", "ll128", block=60)),
         operator("all_gather, put", "put_gather_program", moved("all_gather", "put", block=64), NODES),
         operator("reduce_scatter, put", "put_scatter_program", moved("reduce_scatter", "put", block=64), NODES),
@@ -184,11 +185,9 @@ def operators() -> list[Subject]:
             for name, program in (
                 ("stored", "all_reduce_rms_norm_program"),
                 ("ll", "ll_rms_norm_program"),
-                ("ll128", "ll128_rms_norm_program"),
+                ("two_shot_ll", "two_shot_ll_rms_norm_program"),
                 ("two_shot", "two_shot_rms_norm_program"),
             )
         ),
-        operator(
-            "all_reduce, two_shot_ll128", "two_shot_ll128_program", moved("all_reduce", "two_shot_ll128", block=16)
-        ),
+        operator("all_reduce, two_shot_ll", "two_shot_ll_program", moved("all_reduce", "two_shot_ll", block=256)),
     ]

@@ -11,7 +11,7 @@ from ditron_compiler.analysis.call_graph import functions, operations
 from ditron_compiler.analysis.costs import FLOATS, element_type, is_float
 from ditron_compiler.analysis.divergence import control_operands
 from ditron_compiler.analysis.slicing import incoming_values
-from ditron_compiler.analysis.words import is_low_half_of_words
+from ditron_compiler.analysis.words import is_data_word, is_low_half_of_words
 from ditron_compiler.ir.dialects import arith, cf, ditron, scf, tt
 from ditron_compiler.ir.matchers import defining_op
 from ditron_compiler.ir.pass_base import Pass, PassFailure
@@ -66,10 +66,11 @@ class Skeletonize(Pass):
             if isinstance(o, ditron.ExpectOp) and o.condition is not None and list(_made_of_floats([o.condition])):
                 _draw(o)
                 self.count("conditions drawn")
-        for o in [o for o in operations(op) if isinstance(o, arith.AndIOp) and is_low_half_of_words(o)]:
-            with o.location, ir.InsertionPoint(o):
-                o.result.replace_all_uses_with(arith.constant(o.result.type, 0))
-            self.count("words without floats")
+        for instead, is_of_floats in ((0, is_low_half_of_words), (1, is_data_word)):
+            for o in [o for o in operations(op) if is_of_floats(o)]:
+                with o.location, ir.InsertionPoint(o):
+                    o.results[0].replace_all_uses_with(arith.constant(o.results[0].type, instead))
+                self.count("words without floats")
         every = operations(op)
         _check(every)
         for function in functions(op):

@@ -52,6 +52,9 @@ def calls(ranks):
             [t.flatten() for t in kernels.gemm_rs_backward(a[r], data(ranks, ranks * ROWS, N)[r], square[r], **TILES)]
         ),
         "gemm_ar, fused": lambda r: kernels.gemm_ar(a[r], b[r], algorithm="fused"),
+        "gemm_ar, fused, in two shots": lambda r: kernels.gemm_ar(
+            a[r], b[r], algorithm="fused", protocol="ll" if ranks & (ranks - 1) else "two_shot_ll"
+        ),
         "gemm_ar, fused, one row": lambda r: kernels.gemm_ar(a[r, :1].clone(), b[r], algorithm="fused"),
         "gemm_ar, overlapped": lambda r: kernels.gemm_ar(whole[r], b[r], algorithm="overlapped"),
         "all_gather, copied": lambda r: kernels.all_gather(a[r], algorithm="copied"),
@@ -61,10 +64,9 @@ def calls(ranks):
         "reduce_scatter, stored": lambda r: kernels.reduce_scatter(whole[r], algorithm="stored", block=256),
         "reduce_scatter, ll": lambda r: kernels.reduce_scatter(whole[r], algorithm="ll", block=256),
         "all_reduce, ll": lambda r: kernels.all_reduce(a[r], algorithm="ll", block=256),
-        "all_reduce, ll128": lambda r: kernels.all_reduce(a[r], algorithm="ll128", block=256),
         "all_reduce, one_shot": lambda r: kernels.all_reduce(a[r], algorithm="one_shot", block=256),
         "all_reduce, two_shot": lambda r: kernels.all_reduce(a[r], algorithm="two_shot", block=64, programs=2),
-        "all_reduce, two_shot_ll128": lambda r: kernels.all_reduce(a[r], algorithm="two_shot_ll128", block=60),
+        "all_reduce, two_shot_ll": lambda r: kernels.all_reduce(a[r], algorithm="two_shot_ll", block=256),
         "all_reduce_rms_norm": lambda r: kernels.all_reduce_rms_norm(a[r, :5], whole[0, :5], b[0, 0])[0],
     }
 

@@ -153,10 +153,10 @@ def test_collectives(ranks, shape):
                 assert torch.equal(kernels.all_gather(mine, algorithm=algorithm), turned.reshape(-1, *shape[1:]))
             total = exact_sum(turned)
             size = numerics.gamma(ranks) * turned.double().abs().sum(0)
-            for algorithm in ("copied", "stored", "ll", "ll128"):
+            for algorithm in ("copied", "stored", "ll"):
                 part = kernels.reduce_scatter(mine, algorithm=algorithm)
                 numerics.assert_error_within(part, total.chunk(ranks)[rank], size.chunk(ranks)[rank])
-            for algorithm in ("ll", "ll128", "one_shot", "two_shot", "two_shot_ll128"):
+            for algorithm in ("ll", "one_shot", "two_shot", "two_shot_ll"):
                 numerics.assert_error_within(kernels.all_reduce(mine, algorithm=algorithm), total, size)
 
     run(main, ranks=ranks)
@@ -203,7 +203,7 @@ def test_ranks_may_align_tensors_differently():
             for algorithm in (None, "overlapped"):
                 got = kernels.gemm_ar(flat, b, algorithm=algorithm)
                 assert_sum_of_products(got, torch.stack(parts), b.expand(2, N, K))
-            for algorithm in ("ll", "ll128", "one_shot", "two_shot", "two_shot_ll128"):
+            for algorithm in ("ll", "one_shot", "two_shot", "two_shot_ll"):
                 total = kernels.all_reduce(flat, algorithm=algorithm)
                 numerics.assert_error_within(
                     total, exact_sum(torch.stack(parts)), numerics.gamma(2) * torch.stack(parts).double().abs().sum(0)

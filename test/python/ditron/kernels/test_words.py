@@ -13,8 +13,8 @@ import ditron
 from ditron import kernels
 from ditron.kernels.ag_gemm_small import split_k_schedule
 from ditron.kernels.all_gather import ll_gather_program
-from ditron.kernels.all_reduce import ll_program
-from ditron.kernels.all_reduce_rms_norm import ll_rms_norm_program
+from ditron.kernels.all_reduce import ll_program, two_shot_ll_program
+from ditron.kernels.all_reduce_rms_norm import ll_rms_norm_program, two_shot_ll_rms_norm_program
 from ditron.kernels.all_to_all import ll_all_to_all_program
 from ditron.kernels.gemm_ar_small import fused_schedule, gemm_ar_row_program, gemm_ar_small_program
 from ditron.kernels.reduce_scatter import ll_scatter_program
@@ -28,18 +28,25 @@ WORDS = 32
 @ditron.jit
 def there_and_back(x_ptr, words_ptr, out_ptr, n, WORDS: tl.constexpr):
     word = tl.arange(0, WORDS)
-    words = load_words(x_ptr, word, n)
+    BITS: tl.constexpr = words_ptr.dtype.element_ty.primitive_bitwidth
+    words = load_words(x_ptr, word, n, BITS)
     tl.store(words_ptr + word, words)
     dtype: tl.constexpr = x_ptr.dtype.element_ty
-    tl.store(out_ptr + places_of(word, dtype), elements_of(words, dtype))
+    tl.store(out_ptr + places_of(word, dtype, BITS), elements_of(words, dtype))
 
 
-@pytest.mark.parametrize("dtype", [torch.int8, torch.bfloat16, torch.float16, torch.float32])
+@pytest.mark.parametrize(
+    "dtype, word",
+    [(dtype, torch.int32) for dtype in (torch.int8, torch.bfloat16, torch.float16, torch.float32)]
+    + [(dtype, torch.int64) for dtype in (torch.bfloat16, torch.float16, torch.float32)],
+)
 @pytest.mark.parametrize("missing", [0, 1, 3])
-def test_words_are_memory_as_it_is(dtype, missing):
+def test_words_are_memory_as_it_is(dtype, word, missing):
     """All bits, of negative elements too; behind the last one are zeros."""
-    per_word = 4 // dtype.itemsize
-    x = torch.randint(-128, 128, (WORDS * 4,), generator=torch.Generator().manual_seed(1), dtype=torch.int8).view(dtype)
+    per_word = word.itemsize // dtype.itemsize
+    x = torch.randint(
+        -128, 128, (WORDS * word.itemsize,), generator=torch.Generator().manual_seed(1), dtype=torch.int8
+    ).view(dtype)
     if dtype.is_floating_point:
         x = torch.where(x.isfinite(), x, -x.new_ones(()))
     whole, n = x.clone(), WORDS * per_word - missing
@@ -47,9 +54,9 @@ def test_words_are_memory_as_it_is(dtype, missing):
 
     def main():
         ditron.init()
-        words, out = torch.empty(WORDS, dtype=torch.int32), torch.empty_like(x)
+        words, out = torch.empty(WORDS, dtype=word), torch.empty_like(x)
         there_and_back[(1,)](x, words, out, n, WORDS=WORDS)
-        assert torch.equal(words, whole.view(torch.int32))
+        assert torch.equal(words, whole.view(word))
         assert torch.equal(out.view(torch.int8), whole.view(torch.int8))
 
     ditron.sim.run(main, ranks=1)
@@ -76,6 +83,10 @@ def test_bytes_are_moved_as_they_are(what, ranks):
     [
         (lambda x: kernels.all_reduce(x, algorithm="ll", block=300), "all_reduce: block must be a power of two"),
         (lambda x: kernels.all_reduce(x, algorithm="ll", block=128), "of 256 or more elements of bfloat16, got 128"),
+        (
+            lambda x: kernels.all_reduce(x, algorithm="two_shot_ll", block=300),
+            "all_reduce: block must be a power of two",
+        ),
         (
             lambda x: kernels.all_gather(x.float(), algorithm="ll", block=64),
             "of 128 or more elements of float32, got 64",
@@ -113,31 +124,81 @@ def test_few_rows_without_nvlink_are_words():
     a = torch.empty(16, 8192, dtype=torch.bfloat16)
     found = split_k_schedule(gpu_group(2, has_nvlink=False), 32, 3584, a, {})
     assert (found["protocol"], found["gather_block"]) == ("ll", 256)
-    found = split_k_schedule(gpu_group(2), 32, 3584, a, {})
+    found = split_k_schedule(gpu_group(2), 32, 3584, a, {"protocol": "ll128"})
     assert (found["protocol"], found["gather_block"]) == ("ll128", 960)
-    found = split_k_schedule(gpu_group(2), 32, 3584, a, {"protocol": "ll"})
+    found = split_k_schedule(gpu_group(2), 32, 3584, a, {})
     assert (found["protocol"], found["gather_block"]) == ("ll", 256)
 
 
 @pytest.mark.parametrize(
-    "ranks, M, N, given, expected",
+    "ranks, M, given, expected",
     [
-        (4, 16, 8192, {}, ("ll", (64, 256))),
-        (4, 32, 5120, {}, ("ll", (64, 256))),
-        (4, 32, 8192, {}, ("ll128", (64, 128))),
-        (8, 64, 1024, {}, ("ll128", (64, 128))),  # whose words would not fit registers
-        (4, 32, 1024, {"rows": 64}, ("ll", (64, 128))),  # four stages of 256 columns would not fit shared memory
+        (4, 16, {}, ("ll", (64, 256))),
+        (4, 32, {}, ("two_shot_ll", (64, 256))),
+        (4, 33, {}, ("two_shot_ll", (64, 128))),
+        (2, 128, {}, ("ll", (64, 128))),
+        (3, 64, {}, ("ll", (64, 128))),
+        (8, 32, {}, ("ll", (64, 256))),
+        (8, 64, {}, ("two_shot_ll", (64, 128))),
+        (4, 16, {"rows": 64, "protocol": "ll"}, ("ll", (64, 128))),
     ],
 )
-def test_schedules_of_few_rows_and_their_sum(ranks, M, N, given, expected):
-    _, chosen = fused_schedule(M, N, False, gpu_group(ranks), given)
+def test_schedules_of_few_rows_and_their_sum(ranks, M, given, expected):
+    _, chosen = fused_schedule(M, False, gpu_group(ranks), given)
     assert (chosen["protocol"], chosen["block"]) == expected
 
 
-@pytest.mark.parametrize("ranks, given", [(2, {"block": (16, 256), "num_warps": 16}), (1, {"num_warps": 8})])
-def test_tiles_with_fewer_words_than_threads_poll(ranks, given):
-    with pytest.raises(DitronError, match="is too small for .* threads, each of which polls four words or more"):
-        fused_schedule(16, 8192, False, gpu_group(ranks), given)
+@pytest.mark.parametrize(
+    "ranks, M, given, says",
+    [
+        (2, 16, {"block": (16, 256), "num_warps": 16}, "16 rows and 16 columns is too small for 512 threads, each of"),
+        (1, 16, {"num_warps": 8}, "16 rows and 64 columns is too small for 256 threads, each of which has words"),
+        (4, 16, {"protocol": "two_shot_ll"}, "too small for 128 threads, each of which has words of protocol='two_sh"),
+        (3, 64, {"protocol": "two_shot_ll"}, "protocol='two_shot_ll' is of 1, 2, 4 or 8 ranks, got 3: give 'll'"),
+        (3, 128, {}, "algorithm='fused' does not take 128 rows of 3 ranks, which do not fit the registers"),
+    ],
+)
+def test_tiles_that_cannot_be_exchanged(ranks, M, given, says):
+    with pytest.raises(DitronError, match=re.escape(says)):
+        fused_schedule(M, False, gpu_group(ranks), given)
+
+
+@pytest.mark.parametrize("ranks", [1, 2, 3, 4])
+@pytest.mark.parametrize("protocol", ["ll", "two_shot_ll"])
+def test_products_of_any_number_of_rows(protocol, ranks):
+    """In the same memory, of which a call with fewer rows leaves nothing to the next one with more."""
+    if protocol == "two_shot_ll" and ranks == 3:
+        pytest.skip("two shots are of a power of two of ranks")
+
+    def main():
+        for call, M in enumerate((16, 3, 9, 16, 1, 2, 13)):
+            a, b = data(ranks, M, 32, seed=call).bfloat16(), data(ranks, 72, 32, seed=call + 9).bfloat16()
+            out = torch.empty(M, 72, dtype=torch.bfloat16)
+            how = {"num_ranks": ranks, "rows": 16, "block": (32, 32), "num_warps": 1, "protocol": protocol}
+            gemm_ar_small_program(a[ditron.rank()].clone(), b[ditron.rank()].clone(), out, **how)
+            exact = torch.einsum("rmk,rnk->mn", a.double(), b.double())
+            assert (out.double() - exact).abs().max() < 0.05 * exact.abs().max(), (call, M)
+
+    run(main, ranks=ranks)
+
+
+@pytest.mark.parametrize("dtype", [torch.bfloat16, torch.float32])
+def test_sums_of_what_floats_can_be(dtype):
+    """0.0, -0.0, infinities, and NaNs, those too of which all bits are ones, which a word must not be."""
+    inf, nan = float("inf"), float("nan")
+    values = torch.tensor([0.0, -0.0, 1.0, inf, -inf, nan, -1.0, 2.0], dtype=dtype)
+    integer = torch.int16 if dtype.itemsize == 2 else torch.int32
+    ones = torch.full((1032,), -1, dtype=integer).view(dtype)
+
+    def main():
+        for algorithm in ("ll", "two_shot_ll"):
+            got = kernels.all_reduce(ones.clone(), algorithm=algorithm)
+            assert got.isnan().all(), algorithm
+            x = values.repeat(129) if ditron.rank() == 0 else torch.zeros(1032, dtype=dtype)
+            got = kernels.all_reduce(x, algorithm=algorithm)
+            assert torch.equal(got.nan_to_num(nan=7.0), values.repeat(129).nan_to_num(nan=7.0)), algorithm
+
+    run(main, ranks=2)
 
 
 def test_one_row_takes_no_schedule_of_a_table(monkeypatch):
@@ -160,10 +221,12 @@ def test_one_row_takes_no_schedule_of_a_table(monkeypatch):
     "program",
     [
         ll_program,
+        two_shot_ll_program,
         ll_gather_program,
         ll_scatter_program,
         ll_all_to_all_program,
         ll_rms_norm_program,
+        two_shot_ll_rms_norm_program,
         gemm_ar_small_program,
         gemm_ar_row_program,
     ],
@@ -171,5 +234,5 @@ def test_one_row_takes_no_schedule_of_a_table(monkeypatch):
 )
 def test_the_checker_follows_words_to_the_end(program):
     """Those that two elements share, and those that are made of words that came: nothing is left to data."""
-    report = check_program(program)
+    report = check_program(program, [(1, None), (2, None), (3, None)])
     assert not report.findings and report.is_complete, str(report)

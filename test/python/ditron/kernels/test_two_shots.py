@@ -1,4 +1,4 @@
-"""Sums in two shots of packets: all_reduce(algorithm="two_shot_ll128"), and all_reduce_rms_norm of many rows."""
+"""Sums in two shots: all_reduce(algorithm="two_shot_ll"), and all_reduce_rms_norm of many rows, by words and packets."""
 
 import importlib
 import itertools
@@ -11,7 +11,7 @@ from simulated import data, run, run_numbered
 import ditron
 from ditron import kernels
 from ditron.distributed.group import Group
-from ditron.kernels.all_reduce import BLOCKS, all_reduce_rule, by_size, two_shot_ll128_program
+from ditron.kernels.all_reduce import BLOCKS, all_reduce_rule, by_size, two_shot_ll_program
 from ditron.kernels.schedules import block_for, check_schedule
 from ditron.tuning.problem import Problem
 from ditron.tuning.registry import candidates_of
@@ -44,25 +44,13 @@ def test_all_reduce(ranks, dtype, machine):
         results = []
         for call, n in enumerate(SIZES):
             x = data(ranks, n, seed=call, dtype=dtype)
-            schedule = {"block": 120, "num_warps": 2} if call % 2 else {}
-            got = kernels.all_reduce(x[rank].clone(), algorithm="two_shot_ll128", **schedule)
+            schedule = {"block": 512} if call % 2 else {}
+            got = kernels.all_reduce(x[rank].clone(), algorithm="two_shot_ll", **schedule)
             assert torch.equal(got, sum_in_rank_order(x)), (call, n)
             results.append(got)
         return results
 
     assert_same_on_all(run_numbered(main, ranks, **machine))
-
-
-@pytest.mark.parametrize("block", [1, 7, 60, 128])
-def test_any_block(block):
-    """Also those whose messages begin at no multiple of 8 bytes."""
-    x = data(3, 333, seed=1)
-
-    def main():
-        got = kernels.all_reduce(x[ditron.rank()].clone(), algorithm="two_shot_ll128", block=block)
-        assert torch.equal(got, sum_in_rank_order(x))
-
-    run(main, ranks=3)
 
 
 def test_a_product_before_it():
@@ -73,7 +61,7 @@ def test_a_product_before_it():
 
     def main():
         mine = (matrices[ditron.rank()].bfloat16() for matrices in (a, b))
-        got = kernels.gemm_ar(*mine, algorithm="two_shot_ll128", block=60)
+        got = kernels.gemm_ar(*mine, algorithm="two_shot_ll", block=256)
         assert torch.equal(got.long(), torch.einsum("rmk,rnk->mn", a, b))
 
     run(main, ranks=3)
@@ -82,7 +70,8 @@ def test_a_product_before_it():
 @pytest.mark.parametrize("machine", MACHINES, ids=["races", "weak", "graphs"])
 @pytest.mark.parametrize("dtype", [torch.bfloat16, torch.float16, torch.float32])
 @pytest.mark.parametrize("ranks", [1, 2, 3, 4, 8])
-def test_all_reduce_rms_norm(ranks, dtype, machine):
+@pytest.mark.parametrize("protocol", ["words", "packets"])
+def test_all_reduce_rms_norm(protocol, ranks, dtype, machine):
     """Fewer rows than ranks, and more, in the same memory."""
     eps = 1e-3
 
@@ -92,8 +81,12 @@ def test_all_reduce_rms_norm(ranks, dtype, machine):
             x, residual, weight = data(ranks, rows, N, seed=call), data(rows, N, seed=9), data(N, seed=8)
             x, residual, weight = x.to(dtype), residual.to(dtype), weight.to(dtype)
             out, total = torch.empty_like(residual), torch.empty_like(residual)
-            block = 1 << (N - 1).bit_length()
-            norm.two_shot_rms_norm_program(x[rank].clone(), residual, weight, out, total, 64, eps, block=block)
+            tensors = x[rank].clone(), residual, weight, out, total
+            if protocol == "words":
+                how = {"num_ranks": ranks, "block": 256, "parts": -(-N // (256 * ranks))}
+                norm.two_shot_ll_rms_norm_program(*tensors, 64, eps, **how)
+            else:
+                norm.two_shot_rms_norm_program(*tensors, 64, eps, block=1 << (N - 1).bit_length())
             exact = (sum_in_rank_order(x.float()) + residual.float()).to(dtype)
             assert torch.equal(total, exact), (rows, N)
             expected = torch.nn.functional.rms_norm(total.double(), (N,), weight.double(), eps)
@@ -104,9 +97,10 @@ def test_all_reduce_rms_norm(ranks, dtype, machine):
     assert_same_on_all(run(main, ranks=ranks, **machine))
 
 
-@pytest.mark.parametrize("ranks, takes", [(2, False), (3, True)])
-def test_rows_are_divided_where_the_rule_says_so(ranks, takes, monkeypatch):
-    monkeypatch.setattr(norm, "TWO_SHOT_BYTES", 3 * 40 * 2)
+@pytest.mark.parametrize("ranks, words, takes", [(2, 0, "ll"), (3, 0, "two_shot"), (3, 1 << 20, "two_shot_ll")])
+def test_rows_are_divided_where_the_rule_says_so(ranks, words, takes, monkeypatch):
+    monkeypatch.setattr(norm, "TWO_SHOT_SAVED_BYTES", 0)
+    monkeypatch.setattr(norm, "TWO_SHOT_LL_BYTES", words)
     programs, run_step = set(), norm.run_step
     monkeypatch.setattr(
         norm, "run_step", lambda program, *a, **how: (programs.add(program), run_step(program, *a, **how))
@@ -120,7 +114,7 @@ def test_rows_are_divided_where_the_rule_says_so(ranks, takes, monkeypatch):
         numerics.assert_error_within(out, expected, numerics.gamma(48) * expected.abs())
 
     run(main, ranks=ranks)
-    assert programs == {norm.two_shot_rms_norm_program if takes else norm.ll_rms_norm_program}
+    assert programs == {getattr(norm, f"{takes}_rms_norm_program")}
 
 
 @pytest.mark.parametrize("machine", MACHINES, ids=["races", "weak", "graphs"])
@@ -131,15 +125,21 @@ def test_rows_of_several_programs(ranks, dtype, machine):
 
     def main():
         rank, results = ditron.rank(), []
-        shapes = [(1, 600, 256, "ll"), (7, 40, 10, "ll128"), (3, 300, 256, "ll"), (9, 300, 60, "ll128")]
+        shapes = [
+            (1, 600, 256, "ll"),
+            (7, 1100, 256, "two_shot_ll"),
+            (3, 300, 256, "ll"),
+            (9, 2100, 256, "two_shot_ll"),
+        ]
         shapes += [(5, 7, 256, "ll"), (7, 40, 16, "two_shot"), (3, 40, 20, "two_shot"), (9, 300, 60, "two_shot")]
-        shapes += [(2, 1111, 512, "ll"), (33, 7, 4, "two_shot")]
+        shapes += [(2, 1111, 512, "ll"), (33, 7, 4, "two_shot"), (2, 4100, 512, "two_shot_ll")]
         for call, (rows, N, block, algorithm) in enumerate(shapes):
             x, residual, weight = data(ranks, rows, N, seed=call), data(rows, N, seed=9), data(N, seed=8)
             x, residual, weight = x.to(dtype), residual.to(dtype), weight.to(dtype)
             out, total = torch.empty_like(residual), torch.empty_like(residual)
-            how = {"block": block, "parts": -(-N // block)}
-            how |= {"num_ranks": ranks} if algorithm == "ll" else {"num_warps": 1 + call % 2}
+            columns = block * (ranks if algorithm == "two_shot_ll" else 1)
+            how = {"block": block, "parts": -(-N // columns)}
+            how |= {"num_warps": 1 + call % 2} if algorithm == "two_shot" else {"num_ranks": ranks}
             program = getattr(norm, f"{algorithm}_rms_norm_program")
             program(x[rank].clone(), residual, weight, out, total, 64, 1e-3, **how)
             assert torch.equal(total, (sum_in_rank_order(x.float()) + residual.float()).to(dtype)), (rows, N)
@@ -151,63 +151,62 @@ def test_rows_of_several_programs(ranks, dtype, machine):
     assert_same_on_all(run(main, ranks=ranks, **machine))
 
 
-@pytest.mark.parametrize("ranks, rows, parts", [(2, 1, 23), (2, 12, 1), (3, 1, 23), (3, 2, 23), (3, 6, 23), (3, 12, 6)])
+@pytest.mark.parametrize(
+    "ranks, rows, parts", [(2, 1, 23), (2, 12, 23), (3, 1, 23), (3, 48, 23), (3, 88, 8), (4, 64, 6), (4, 300, 6)]
+)
 def test_parts_of_rows(ranks, rows, parts, monkeypatch):
+    """In one shot a program has 256 columns, in two 256 of each rank, and 960 by packets."""
     given = []
     monkeypatch.setattr(norm, "run_step", lambda program, *tensors, **how: given.append(how.get("parts", 1)))
-    x = torch.zeros(rows, 5760)
+    x = torch.zeros(rows, 5760, dtype=torch.bfloat16)
     run(lambda: kernels.all_reduce_rms_norm(x, x, x[0]), ranks=ranks)
     assert given == [parts] * ranks
 
 
-KB, MB = 1 << 10, 1 << 20
+KB, MB, GB = 1 << 10, 1 << 20, 1 << 30
 
 
 @pytest.mark.parametrize(
     "nbytes, ranks, expected",
     [
         (32 * KB, 4, "ll"),
-        (128 * KB, 4, "ll"),
-        (128 * KB + 2, 4, "ll128"),
-        (512 * KB - 2, 4, "ll128"),
-        (512 * KB, 4, "two_shot_ll128"),
-        (8 * MB, 4, "two_shot_ll128"),
-        (8 * MB + 2, 4, "two_shot"),
-        (256 * KB, 8, "ll128"),
-        (384 * KB, 8, "two_shot_ll128"),  # one shot would send more than 2 MB
-        (8 * MB, 8, "two_shot_ll128"),
-        (512 * KB, 3, "two_shot_ll128"),
-        (512 * KB, 2, "ll128"),
-        (8 * MB, 2, "ll128"),
-        (9 * MB, 2, "two_shot"),
+        (256 * KB, 4, "ll"),
+        (256 * KB + 4, 4, "two_shot_ll"),
+        (GB, 4, "two_shot_ll"),
+        (GB + 2, 4, "two_shot"),
+        (72 * KB, 8, "ll"),
+        (74 * KB, 8, "two_shot_ll"),
+        (576 * KB, 3, "ll"),
+        (580 * KB, 3, "two_shot_ll"),
+        (512 * KB, 2, "ll"),
+        (GB, 2, "ll"),
+        (GB + 2, 2, "two_shot"),
         (MB, 1, "ll"),
     ],
 )
 def test_the_rule(nbytes, ranks, expected):
-    """The call's and the explained one, and the same tensors where packets of 128 bytes cannot be."""
+    """The call's and the explained one, and the same tensors without NVLink."""
     sent = nbytes * (ranks - 1)
     assert by_size(sent, ranks, has_nvlink=True) == expected
     problem = Problem("all_reduce", "bf16", ranks, nbytes // 2)
     assert all_reduce_rule(problem).options == {"algorithm": expected, "block": BLOCKS[expected]}
-    assert by_size(sent, ranks, has_nvlink=False) == (
-        "ll" if nbytes <= 128 * KB or ranks == 1 else "one_shot" if sent <= 2 * MB else "two_shot"
-    )
+    if nbytes > 128 * KB and ranks > 1:
+        assert by_size(sent, ranks, has_nvlink=False) == ("one_shot" if sent <= 2 * MB else "two_shot")
 
 
 @pytest.mark.parametrize(
     "nbytes, ranks, has_nvlink, expected",
     [
         (64 * KB, 4, True, "ll_rms_norm_program"),
-        (256 * KB - 2, 3, True, "ll_rms_norm_program"),
-        (256 * KB, 3, True, "two_shot_rms_norm_program"),
-        (248 * KB, 4, True, "ll_rms_norm_program"),
-        (256 * KB, 4, True, "two_shot_rms_norm_program"),
-        (704 * KB, 4, True, "two_shot_rms_norm_program"),
+        (426 * KB, 4, True, "ll_rms_norm_program"),
+        (427 * KB, 4, True, "two_shot_ll_rms_norm_program"),
+        (MB, 4, True, "two_shot_ll_rms_norm_program"),
+        (MB + 2, 4, True, "two_shot_rms_norm_program"),
         (8 * MB, 4, True, "two_shot_rms_norm_program"),
         (8 * MB + 2, 4, True, None),
-        (256 * KB, 2, True, "ll_rms_norm_program"),
-        (MB, 2, True, "ll128_rms_norm_program"),
-        (2 * MB + 2, 2, True, None),
+        (8 * MB, 2, True, "ll_rms_norm_program"),
+        (8 * MB + 2, 2, True, None),
+        (128 * KB, 4, False, "ll_rms_norm_program"),
         (512 * KB, 4, False, "all_reduce_rms_norm_program"),
         (MB, 4, False, None),
     ],
@@ -218,17 +217,16 @@ def test_the_rule_of_all_reduce_rms_norm(nbytes, ranks, has_nvlink, expected):
 
 
 def test_candidates_can_be_called():
-    """From 256 KB to 16 MB of more than two ranks, with what is a schedule of the program."""
+    """From 128 KB of more than two ranks on, with what is a schedule of the program."""
     offered = {}
-    for ranks, size in itertools.product((2, 4, 8), (128 * KB, 256 * KB, MB, 16 * MB, 32 * MB)):
+    for ranks, size in itertools.product((2, 4, 8), (64 * KB, 128 * KB, MB, 128 * MB)):
         found = [
-            c for c in candidates_of(Problem("all_reduce", "bf16", ranks, size // 2)) if "two_shot_ll128" in c.values()
+            c for c in candidates_of(Problem("all_reduce", "bf16", ranks, size // 2)) if "two_shot_ll" in c.values()
         ]
         offered[ranks, size] = [{k: v for k, v in c.items() if k != "algorithm"} for c in found]
         for schedule in offered[ranks, size]:
-            check_schedule("all_reduce", block_for(Group, "two_shot_ll128") | schedule, two_shot_ll128_program)
+            check_schedule("all_reduce", block_for(Group, "two_shot_ll") | schedule, two_shot_ll_program)
     assert {key for key, schedules in offered.items() if schedules} == set(
-        itertools.product((4, 8), (256 * KB, MB, 16 * MB))
+        itertools.product((4, 8), (128 * KB, MB, 128 * MB))
     )
-    schedules = offered[4, MB]
-    assert schedules[0] == {"block": 960} and {"block": 1920, "num_warps": 8} in schedules
+    assert offered[4, MB] == [{"block": 256}]

@@ -116,11 +116,9 @@ def collectives_on_two() -> Iterator[tuple[str, str, float]]:
         cells = [cell.strip() for cell in line.strip("|").split("|")]
         section = line if line.startswith("#") else section
         if section == "## Small messages" and len(cells) > 2 and cells[1] == "graph":
-            for algorithm, cell in zip(("one_shot", "two_shot", "ll 512", "ll128 960"), cells[5:9], strict=True):
+            for algorithm, cell in zip(("one_shot", "two_shot"), cells[5:7], strict=True):
                 if cell:
                     yield "all_reduce", f"{cells[0]} {algorithm}", float(cell)
-        elif section == "## Small messages" and (row := re.match(r"(all_gather|reduce_scatter), (\d+)$", cells[0])):
-            yield row[1], f"{row[2]} ll 512", float(cells[3])
 
 
 def cublas_alone() -> Iterator[tuple[str, str, float]]:

@@ -37,8 +37,8 @@ from measuring import random  # noqa: E402
 
 from ditron import kernels  # noqa: E402
 from ditron.kernels.all_reduce_rms_norm import (
-    ll128_rms_norm_program,
     ll_rms_norm_program,
+    two_shot_ll_rms_norm_program,
     two_shot_rms_norm_program,
 )  # noqa: E402
 from ditron.kernels.operands import capacity_for  # noqa: E402
@@ -167,15 +167,16 @@ def all_reduce(args: argparse.Namespace, device: torch.device) -> Iterator[Case]
 
 
 def norm_by(x, residual, weight, out, total, schedule: dict) -> torch.Tensor:
-    """A program with another schedule: ``protocol`` is ``"ll"``, ``"ll128"`` or ``"two_shot"``."""
-    schedule = {"protocol": "ll", "parts": -(-x.shape[1] // schedule["block"])} | schedule
-    protocol = schedule.pop("protocol")
-    if protocol == "ll":
-        schedule["num_ranks"] = dist.get_world_size()
+    """A program with another schedule: ``protocol`` is ``"ll"`` or, in two shots, ``"two_shot_ll"`` or ``"ll128"``."""
+    protocol, ranks = schedule.get("protocol", "ll"), dist.get_world_size()
+    columns = schedule["block"] * (ranks if protocol == "two_shot_ll" else 1)
+    schedule = {"parts": -(-x.shape[1] // columns)} | {k: v for k, v in schedule.items() if k != "protocol"}
+    if protocol != "ll128":
+        schedule["num_ranks"] = ranks
     program = {
         "ll": ll_rms_norm_program,
-        "ll128": ll128_rms_norm_program,
-        "two_shot": two_shot_rms_norm_program,
+        "two_shot_ll": two_shot_ll_rms_norm_program,
+        "ll128": two_shot_rms_norm_program,
     }[protocol]
     program(x, residual, weight, out, total, capacity_for(len(x)), 1e-6, **schedule)
     return out

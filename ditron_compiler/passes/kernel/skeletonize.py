@@ -36,10 +36,10 @@ class Skeletonize(Pass):
     """Drop floating-point data: only addresses, signals, integers and branches stay, and what ``insert-costs`` counted.
 
     Stores of floats are erased, puts and gets of them are marked to take time only, and every float is 0 elsewhere, in
-    words that are stored beside an epoch too, so that ``canonicalize`` erases what computed it. Integers are loaded and
-    computed as they are: routing, lengths, queues of tasks. A condition that depends on floating-point data is drawn
-    when it is known how probable it is (``ditron.expect``); any other branch, address or signal that depends on it is
-    an error.
+    words that are stored beside an epoch too, so that ``canonicalize`` erases what computed it; words of nothing but
+    floats' bits, which are never 0, are 1. Integers are loaded and computed as they are: routing, lengths, queues of
+    tasks. A condition that depends on floating-point data is drawn when it is known how probable it is
+    (``ditron.expect``); any other branch, address or signal that depends on it is an error.
 
     Before::
 

@@ -114,3 +114,30 @@ tt.func public @shared_half(%p: !tt.ptr<bf16>, %box: !tt.ptr<i64>, %rows: i32, %
   ditron.st %box, %word scope node : !tt.ptr<i64>
   tt.return
 }
+
+// A word of a float that may be 0: whether it is there depends on data.
+tt.func public @word_that_may_be_zero(%p: !tt.ptr<f32>, %box: !tt.ptr<i32>) {
+  %c0 = arith.constant 0 : i32
+  %x = tt.load %p : !tt.ptr<f32>
+  // expected-error@+1 {{by the i32 that 'tt.bitcast' makes of it}}
+  %bits = tt.bitcast %x : f32 -> i32
+  %is_zero = arith.cmpi eq, %bits, %c0 : i32
+  %word = arith.select %is_zero, %c0, %bits : i32
+  ditron.st %box, %word scope node : !tt.ptr<i32>
+  tt.return
+}
+
+// A data word that something else is made of, too.
+tt.func public @word_that_is_used(%p: !tt.ptr<f32>, %box: !tt.ptr<i32>, %r: i32) {
+  %c0 = arith.constant 0 : i32
+  %c1 = arith.constant 1 : i32
+  %x = tt.load %p : !tt.ptr<f32>
+  // expected-error@+1 {{by the i32 that 'tt.bitcast' makes of it}}
+  %bits = tt.bitcast %x : f32 -> i32
+  %is_zero = arith.cmpi eq, %bits, %c0 : i32
+  %word = arith.select %is_zero, %c1, %bits : i32
+  ditron.st %box, %word scope node : !tt.ptr<i32>
+  %at = tt.addptr %box, %word : !tt.ptr<i32>, i32
+  ditron.st %at, %r scope node : !tt.ptr<i32>
+  tt.return
+}

@@ -147,3 +147,30 @@ tt.func public @word(%p: !tt.ptr<bf16>, %box: tensor<8x!tt.ptr<i64>>, %at: tenso
   ditron.st %box, %word scope node : tensor<8x!tt.ptr<i64>>
   tt.return
 }
+
+// A word that is all data is stored as a number that is not 0, which is what its reader waits for.
+// CHECK-LABEL: tt.func public @data_word(
+tt.func public @data_word(%p: !tt.ptr<f32>, %box: tensor<8x!tt.ptr<i64>>, %at: tensor<8x2xi32>) {
+  %c0 = arith.constant dense<0> : tensor<8xi64>
+  %c1 = arith.constant dense<1> : tensor<8xi64>
+  %ones = arith.constant dense<-1> : tensor<8xi64>
+  %splat = tt.splat %p : !tt.ptr<f32> -> tensor<8x2x!tt.ptr<f32>>
+  %pointers = tt.addptr %splat, %at : tensor<8x2x!tt.ptr<f32>>, tensor<8x2xi32>
+  // CHECK-NOT: tt.bitcast
+  // CHECK-NOT: arith.select
+  // CHECK: ditron.st %{{.*}}, %[[THERE:.*]] scope node
+  // CHECK-NOT: tt.load
+  %x = tt.load %pointers : tensor<8x2x!tt.ptr<f32>>
+  %bits = tt.bitcast %x : tensor<8x2xf32> -> tensor<8x2xi32>
+  %wide = arith.extui %bits : tensor<8x2xi32> to tensor<8x2xi64>
+  %data = "tt.reduce"(%wide) <{axis = 1 : i32}> ({
+  ^bb0(%a: i64, %b: i64):
+    %sum = arith.addi %a, %b : i64
+    tt.reduce.return %sum : i64
+  }) : (tensor<8x2xi64>) -> tensor<8xi64>
+  %inverted = arith.xori %data, %ones : tensor<8xi64>
+  %is_zero = arith.cmpi eq, %inverted, %c0 : tensor<8xi64>
+  %word = arith.select %is_zero, %c1, %inverted : tensor<8xi1>, tensor<8xi64>
+  ditron.st %box, %word scope node : tensor<8x!tt.ptr<i64>>
+  tt.return
+}

@@ -1,4 +1,4 @@
-"""The checker on words that are polled: data from registers, beside the epoch by which a reader knows it."""
+"""The checker on words that are polled: data from registers, beside the epoch by which a reader knows it, or alone."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ import triton.language as tl
 
 import ditron
 import ditron.language as dl
-from ditron.kernels.words import receive_words, send_words, word_box
+from ditron.kernels.words import receive_data_words, receive_words, send_words, word_box
 from ditron.protocol.api import check_function
 
 WORDS = 256  # one program of one warp sends half of them: four of each thread
@@ -155,3 +155,62 @@ def test_what_decides_by_a_float_is_not_followed(kernel, sends, way):
 
     report = check_function(run, [(1, None)])
     assert not report.is_complete, str(report)
+
+
+@ditron.jit(do_not_specialize=["epoch"])
+def exchange_data(x, boxes, out, epoch, WAY: tl.constexpr, WORDS: tl.constexpr):
+    """As ``exchange``, with words of 64 bits of floats, by one program, in memory with ``WAY == "one half"`` or two."""
+    own = dl.rank()
+    ranks = dl.num_ranks()
+    at = tl.arange(0, WORDS)
+    pair = tl.arange(0, 2)
+    bits = tl.load(x + at[:, None] * 2 + pair[None, :]).to(tl.int32, bitcast=True).to(tl.int64) & 0xFFFFFFFF
+    words = tl.sum(bits << (pair * 32).to(tl.int64)[None, :], 1)
+    half = 0 if WAY == "one half" else epoch
+    for step in range(ranks if WAY != "none sent" else 1):
+        send_words(dl.symm_at(word_box(boxes, own, ranks, half, WORDS), (own + step) % ranks) + at, words, epoch)
+    for sender in range(ranks):
+        box = word_box(boxes, sender, ranks, half, WORDS) + at
+        if WAY == "left":
+            received = dl.ld(box, scope="node")
+            while tl.max((received == 0).to(tl.int32)) != 0:
+                received = dl.ld(box, scope="node")
+            received = ~received
+        else:
+            received = receive_data_words(box)
+        tl.store(out + at, received.to(tl.int32).to(tl.float32, bitcast=True))
+        if WAY == "decides" and tl.max(received) == 0:
+            dl.notify(boxes, own, 1)
+
+
+def report_of_data(way, groups, calls=4):
+    words = WORDS // 8
+
+    def run():
+        ditron.init()
+        x, out = torch.ones(2 * words), torch.zeros(words)
+        boxes = ditron.symm_zeros(2 * ditron.num_ranks() * words, dtype=torch.int64, name="boxes")
+        for epoch in range(1, calls + 1):
+            exchange_data[(1,)](x, boxes, out, epoch, WAY=way, WORDS=words, num_warps=1)
+
+    return check_function(run, groups)
+
+
+@pytest.mark.parametrize("ranks", [1, 2, 3])
+def test_data_words_are_followed(ranks):
+    report = report_of_data("two halves", [(ranks, None)])
+    assert not report.findings and report.is_complete, str(report)
+
+
+@pytest.mark.parametrize(
+    "way, kind", [("none sent", "never-signalled"), ("left", "too-early"), ("one half", "overtaken"), ("decides", None)]
+)
+def test_data_words_that_are_wrong(way, kind):
+    """Not sent; not made 0 by who read them; in memory of one half, where the next call's come too soon; and a kernel
+    that decides by what came.
+    """
+    report = report_of_data(way, [(2, None)])
+    if kind is None:
+        assert not report.is_complete, str(report)
+    else:
+        assert kind in {finding.kind for finding in report.findings}, str(report)

@@ -20,7 +20,14 @@ from ditron.kernels.all_reduce import by_size as all_reduce_by_size
 LINKS = Path(__file__).resolve().parents[1] / "docs" / "results" / "links.md"
 MACHINE = "h200x2"
 #: Algorithms of collectives, and the intrinsic that each is made of.
-BY = {"ll": "LL", "ll128": "LL128", "one_shot": "stores", "stored": "stores", "copied": "copy engine"}
+BY = {
+    "ll": "LL",
+    "ll128": "LL128",
+    "data words": "data words",
+    "one_shot": "stores",
+    "stored": "stores",
+    "copied": "copy engine",
+}
 #: What benchmark/links.py calls them.
 WAYS = {
     "copy engine": "copy engine",
@@ -103,9 +110,10 @@ def main() -> None:
 
 def rules(nbytes: int, machine: machines.Machine) -> Iterator[tuple[str, dict[str, float]]]:
     """What the rules of all_gather and all_reduce of two ranks say, and us by the table of what they choose from."""
+    of_sum = all_reduce_by_size(nbytes, 2, True)
     for rule, names in (
-        (schedules.by_size(nbytes, 2, True), ("ll", "ll128", "stored", "copied")),
-        (all_reduce_by_size(nbytes, 2, True), ("ll", "ll128", "one_shot", "two_shot")),
+        (schedules.by_size(nbytes, 2, True, data_words=False), ("ll", "ll128", "stored", "copied")),
+        ("data words" if of_sum == "ll" else of_sum, ("data words", "one_shot", "two_shot")),
     ):
         yield rule, {name: collective_us(name, nbytes, machine) for name in names}
 

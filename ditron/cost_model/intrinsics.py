@@ -219,6 +219,18 @@ def _ll_us(transfer: Transfer, machine: Machine) -> float:
     return machine["latency.launch"] + machine["latency.peer"] + sent
 
 
+def _data_words_refusal(transfer: Transfer, machine: Machine) -> str:
+    return _packets_refusal(transfer, machine) or _first(
+        (transfer.dtype not in ("bf16", "fp16", "fp32"), f"a word of {transfer.dtype} may be 0, as one not there is"),
+    )
+
+
+def _data_words_us(transfer: Transfer, machine: Machine) -> float:
+    """No flags, no fence, and no signal."""
+    sent = _stored(transfer, machine, machine["link.store_per_sm"])
+    return machine["latency.launch"] + machine["latency.peer"] + sent
+
+
 def _ll128_refusal(transfer: Transfer, machine: Machine) -> str:
     return _packets_refusal(transfer, machine) or _first(
         (
@@ -275,6 +287,7 @@ INTRINSICS = (
     Intrinsic("TMA reduce", "descriptor.atomic_add over dl.symm_at, dl.notify", _tma_reduce_refusal, _tma_reduce_us),
     Intrinsic("LL", 'dl.ll_put(protocol="ll")', _packets_refusal, _ll_us),
     Intrinsic("LL128", 'dl.ll_put(protocol="ll128")', _ll128_refusal, _ll128_us),
+    Intrinsic("data words", "dl.st to dl.symm_at, dl.ld until it is not 0", _data_words_refusal, _data_words_us),
     Intrinsic("multimem", "dl.multimem_st or dl.multimem_red, dl.notify", _multimem_refusal, _multimem_us),
     Intrinsic("put by NIC", "dl.putmem_signal", _nic_refusal, _nic_us),
 )

@@ -45,9 +45,10 @@ def multicast(tmp_path):
 
 
 def test_who_can():
-    stores = {"copy engine", "stores", "TMA", "LL", "LL128"}
+    stores = {"copy engine", "stores", "TMA", "LL", "LL128", "data words"}
     assert can(Transfer(1 << 20)) == stores
     assert can(Transfer(1 << 20, alignment=8)) == stores - {"TMA"}
+    assert can(Transfer(1 << 20, dtype="int32")) == stores - {"data words"}
     assert can(Transfer(1 << 20, reduce="add")) == {"TMA reduce"}
     assert can(Transfer(1 << 20, reduce="add", dtype="fp8")) == set()
     assert can(Transfer(1 << 20, peers=7, reduce="add"), H800) == set()
@@ -76,7 +77,7 @@ def test_multicast(multicast):
         (Transfer(1024, crosses_nodes=True), TWO_NODES, {"multimem": "a peer is on another", "TMA": "a peer is on another"}),
         (Transfer(1024), H200, {"multimem": "h200x2 has no multicast", "put by NIC": "within a node a put is stores"}),
         (Transfer(1024), H200, {"TMA reduce": "it adds, and what is there is to be replaced"}),
-        (Transfer(1024, reduce="add"), H200, dict.fromkeys(("copy engine", "stores", "TMA", "LL", "LL128"), "cannot add")),
+        (Transfer(1024, reduce="add"), H200, dict.fromkeys(("copy engine", "stores", "TMA", "LL", "LL128", "data words"), "cannot add")),
         (Transfer(1024, alignment=4), H200, {"TMA": "TMA needs 16 bytes of alignment, and there are 4"}),
         (Transfer(1024, peers=2, reduce="add"), H800, {"TMA reduce": "need not be atomic"}),
         (Transfer(1024, reduce="add", dtype="int8"), H200, {"TMA reduce": "TMA does not add int8"}),
@@ -94,7 +95,7 @@ def test_what_a_machine_has_not(tmp_path):
         '[packets]\nll128_per_sm = {value = 0, unit = "GB/s", source = "assumed: PCIe"}\n'
     )
     plain = machines.load(str(tmp_path / "plain.toml"))
-    assert can(Transfer(1 << 20), plain) == {"copy engine", "stores", "LL"}
+    assert can(Transfer(1 << 20), plain) == {"copy engine", "stores", "LL", "data words"}
     found = answers(Transfer(1 << 20), plain)
     assert found["TMA"] == "plain has no TMA (tma.store_per_sm)"
     assert "do not keep lines of 128 bytes whole" in found["LL128"]
@@ -122,6 +123,7 @@ def test_costs_are_the_machines():
     assert found["stores"] == pytest.approx(launch + signal + size / narrow)
     assert found["copy engine"] == pytest.approx(us["copy_engine.setup"] + size / link + written)
     assert found["LL"] == pytest.approx(launch + us["latency.peer"] + 2 * size / narrow)
+    assert found["data words"] == pytest.approx(launch + us["latency.peer"] + size / narrow)
     ll128 = launch + us["latency.peer"] + us["packets.ll128_latency"] + 128 / 120 * size / narrow
     assert found["LL128"] == pytest.approx(ll128)
     captured = answers(Transfer(size, captured=True))["copy engine"]

@@ -87,11 +87,20 @@ def test_waves():
     assert waves_of(total, ll, Predictor(machine)(total, ll), machine) == 64 / 132
 
 
-@pytest.mark.parametrize("kilobytes, measured", [(8, 3.2), (128, 5.4), (256, 7.7)])
-def test_words_take_one_way_and_what_links_take(kilobytes, measured):
+@pytest.mark.parametrize(
+    "operator, algorithm, kilobytes, measured",
+    [
+        ("all_reduce", "ll", 8, 3.1),
+        ("all_reduce", "ll", 256, 5.4),
+        ("all_reduce", "two_shot_ll", 512, 6.3),
+        ("all_reduce", "two_shot_ll", 2048, 13.6),
+        ("reduce_scatter", "ll", 1024, 12.2),
+    ],
+)
+def test_words_take_one_way_and_what_links_take(operator, algorithm, kilobytes, measured):
     """Four H200s (docs/results/links.md): a tensor is loaded at once, and what it stores to peers passes links."""
-    problem = Problem("all_reduce", "bf16", 4, kilobytes << 9)
-    predicted = Predictor(machines.load("h200x4"))(problem, {"algorithm": "ll", "block": 256}).us
+    problem = Problem(operator, "bf16", 4, kilobytes << 9)
+    predicted = Predictor(machines.load("h200x4"))(problem, {"algorithm": algorithm, "block": 256}).us
     assert 0.75 < predicted / measured < 1.1
 
 

@@ -112,7 +112,7 @@ def rules(nbytes: int, machine: machines.Machine) -> Iterator[tuple[str, dict[st
     """What the rules of all_gather and all_reduce of two ranks say, and us by the table of what they choose from."""
     of_sum = all_reduce_by_size(nbytes, 2, True)
     for rule, names in (
-        (schedules.by_size(nbytes, 2, True, data_words=False), ("ll", "ll128", "stored", "copied")),
+        (schedules.by_size(nbytes, 2, True), ("ll", "ll128", "stored", "copied")),
         ("data words" if of_sum == "ll" else of_sum, ("data words", "one_shot", "two_shot")),
     ):
         yield rule, {name: collective_us(name, nbytes, machine) for name in names}

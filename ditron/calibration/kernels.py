@@ -36,15 +36,17 @@ def small_kernel(x_ptr, y_ptr, epoch, BLOCK: tl.constexpr):
 
 
 @ditron.jit(do_not_specialize=["epoch"])
-def packet_sum_kernel(x_ptr, out_ptr, boxes_ptr, epoch, BLOCK: tl.constexpr):
-    """``out`` = the sum over ranks of ``x``, a block for each program, which sends it to all as ``ll`` packets."""
+def packet_sum_kernel(x_ptr, out_ptr, boxes_ptr, n, epoch, BLOCK: tl.constexpr, PROTOCOL: tl.constexpr):
+    """``out`` [n] = the sum over ranks of ``x``, a block for each program, which sends it to all as packets."""
     block = tl.program_id(0)
     blocks = tl.num_programs(0)
+    count = tl.minimum(n - block * BLOCK, BLOCK)
     x_ptr += block * BLOCK
     out_ptr += block * BLOCK
-    send_packets_to_all(x_ptr, 0, BLOCK, boxes_ptr, block, blocks, epoch, BLOCK, "ll")
-    total = sum_of_packets(x_ptr, out_ptr, BLOCK, boxes_ptr, block, blocks, epoch, BLOCK, "ll")
-    tl.store(out_ptr + tl.arange(0, triton.next_power_of_2(BLOCK)), total.to(out_ptr.dtype.element_ty))
+    send_packets_to_all(x_ptr, 0, count, boxes_ptr, block, blocks, epoch, BLOCK, PROTOCOL)
+    total = sum_of_packets(x_ptr, out_ptr, count, boxes_ptr, block, blocks, epoch, BLOCK, PROTOCOL)
+    at = tl.arange(0, triton.next_power_of_2(BLOCK))
+    tl.store(out_ptr + at, total.to(out_ptr.dtype.element_ty), mask=at < count)
 
 
 @ditron.jit

@@ -172,10 +172,14 @@ def _reduced(algorithm: str, **schedule: Any) -> _Prepare:
     return prepare
 
 
-def _reduced_by_packets(rank: Rank) -> Callable[[], Any]:
+def _reduced_by_packets(protocol: str, block: int) -> _Prepare:
     """4096 bytes."""
-    x, out = rank.tensor(2048, dtype=_BF16), rank.tensor(2048, dtype=_BF16)
-    return lambda: programs.packet_sum_program(x, out)
+
+    def prepare(rank: Rank) -> Callable[[], Any]:
+        x, out = rank.tensor(2048, dtype=_BF16), rank.tensor(2048, dtype=_BF16)
+        return lambda: programs.packet_sum_program(x, out, protocol=protocol, block=block)
+
+    return prepare
 
 
 def _gathered_by_nccl(nbytes: int) -> _Prepare:
@@ -240,7 +244,7 @@ _OF_LINKS = (
     Probe("link.load_share", "loads of all SMs, 256 MB", _moved(_stores, 256 * MB, pull=True, **_STORES)),
     Probe("link.store_per_sm", "stores of one SM, 32 MB", _moved(_stores, 32 * MB, 1, **_STORES)),
     Probe("link.load_per_sm", "loads of one SM, 32 MB", _moved(_stores, 32 * MB, 1, pull=True, **_STORES)),
-    Probe("latency.peer", "all-reduce of 4 KB by LL", _reduced_by_packets, "graph", 20, keeps_time=True),
+    Probe("latency.peer", "all-reduce of 4 KB by LL", _reduced_by_packets("ll", 512), "graph", 20, keeps_time=True),
     Probe("latency.fence", "all-reduce of 4 KB, one shot", _reduced("one_shot"), "graph", 20),
     Probe("latency.barrier", "8 barriers of streams", _alone(programs.barriers_program, count=8), "graph", 10),
     Probe("copy_engine.busy_share", "AG+GEMM of 8192 x 1376 x 4096", _ag_gemm(8192, 1376, 4096)),
@@ -264,7 +268,7 @@ _OF_INTRINSICS = (
         _priced("LL128", Transfer(32 * MB, sms=1)),
     ),
     (
-        Probe("packets.ll128_latency", "all-reduce of 4 KB by LL128", _reduced("ll128", block=960), "graph", 20),
+        Probe("packets.ll128_latency", "all-reduce of 4 KB by LL128", _reduced_by_packets("ll128", 960), "graph", 20),
         _priced("LL128", Transfer(4096, sms=3)),
     ),
 )

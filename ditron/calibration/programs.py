@@ -37,11 +37,14 @@ def launch_program(x, y, *, block):
 
 
 @ditron.program
-def packet_sum_program(x, out, *, block=512, num_warps=4):
-    """``out`` [n] = the sum over ranks of ``x`` [n], n a multiple of ``block``, by ``ll`` packets."""
-    blocks = x.shape[0] // block
+def packet_sum_program(x, out, *, block=512, protocol="ll", num_warps=4):
+    """``out`` [n] = the sum over ranks of ``x`` [n], by packets of ``"ll"`` or ``"ll128"``."""
+    n = x.shape[0]
+    blocks = dh.cdiv(n, block)
     boxes = packet_boxes(blocks, block, x.dtype)
-    kernels.packet_sum_kernel[(blocks,)](x, out, boxes, dh.epoch(), BLOCK=block, num_warps=num_warps)
+    kernels.packet_sum_kernel[(blocks,)](
+        x, out, boxes, n, dh.epoch(), BLOCK=block, PROTOCOL=protocol, num_warps=num_warps
+    )
 
 
 @ditron.program

@@ -314,9 +314,9 @@ def ag_gemm(
         out_dtype: of the result of quantized operands; default bfloat16.
         use_fast_accum: of fp8, as of ``torch._scaled_mm``: Hopper's tensor cores add with 14 bits, faster than fp32.
         out: ``[num_ranks * rows, N]``, written if given.
-        gathered: ``[num_ranks * rows, K]``, which gets all ranks' rows if given.
+        gathered: ``[num_ranks * rows, K]``, which gets all ranks' rows if given; NaNs may become other NaNs.
         group: the ranks; default the current group. Of several nodes: equally many on each; not quantized.
-        algorithm: ``"overlapped"``, ``"split_k"`` for packets and a product of few rows whose programs divide K,
+        algorithm: ``"overlapped"``, ``"split_k"`` for words and a product of few rows whose programs divide K,
             ``"by_rank"`` for a library's product of each rank's rows as they arrive, ``"sequential"`` for a product and
             a collective one after the other, or ``"nccl"`` for the same with NCCL's, instead of the one that was
             measured to be fastest or is chosen by size. On several nodes there are only ``"nccl"`` and overlapped,

@@ -23,14 +23,12 @@ from ditron.kernels.all_gather import ll128_gather_kernel, ll_gather_kernel
 from ditron.kernels.exchange import packet_boxes
 from ditron.kernels.schedules import (
     block_for,
-    by_size,
     check_tile_rows,
     check_word_block,
     has_tiles,
     least_word_block,
-    sent_bytes,
 )
-from ditron.kernels.words import bits_for, launch_words
+from ditron.kernels.words import launch_words
 from ditron.tuning.problem import Options, Problem
 
 __all__ = ["MOST_ROWS", "ag_gemm_small_program", "divides_k", "split_k_candidates", "split_k_schedule"]
@@ -176,16 +174,14 @@ def ag_gemm_small_program(
     """``gathered`` [ranks, rows * K] = all ranks' ``a`` [rows, K]; ``out`` [M, N] = that times ``b`` [N, K] transposed.
 
     ``b`` is ``[K, N]`` if b_is_kn; ``bias`` [N] counts if has_bias. ``rows``: of a tile, a power of two, 16 or more,
-    that holds all ranks' rows. ``split`` programs share the columns of a tile. Memory for packets is kept for up to
-    ``capacity`` elements of a rank. ``is_early``: the product begins beside the gather.
+    that holds all ranks' rows. ``split`` programs share the columns of a tile. Memory for words or packets is kept
+    for up to ``capacity`` elements of a rank. ``is_early``: the product begins beside the gather.
     """
     (M, N), K, elements = out.shape, a.shape[1], gathered.shape[1]
     BN, BK = block
     tiles = dh.cdiv(N, BN)
     if protocol == "ll":
-        bits = bits_for(a.dtype)
-        constants = {"BITS": bits, "TRIGGERS": is_early}
-        launch_words(ll_gather_kernel, a, gathered, elements, capacity, num_ranks, gather_block, bits, **constants)
+        launch_words(ll_gather_kernel, a, gathered, elements, capacity, num_ranks, gather_block, 64, TRIGGERS=is_early)
     else:
         blocks = -(-capacity // gather_block)
         boxes = packet_boxes(blocks, gather_block, a.dtype)
@@ -249,8 +245,7 @@ def split_k_schedule(group: Group, rows: int, N: int, a: torch.Tensor, given: Op
     Raises DitronError for a tile, as a caller has named it, that does not hold the rows or cannot be.
     """
     block = given.get("block", (32, 32) if group.small_shapes else BLOCK)
-    by = by_size(sent_bytes(group, a), group.num_ranks, group.has_nvlink, bits_for(a.dtype) == 64)
-    protocol = given.get("protocol", "ll128" if by == "ll128" else "ll")
+    protocol = given.get("protocol", "ll")
     gather_block = block_for(group, protocol)["block"]
     if protocol == "ll":
         gather_block = max(gather_block, least_word_block(a.dtype))

@@ -120,8 +120,8 @@ def ll_gather_kernel(
     kept,
     epoch,
     WORDS: tl.constexpr,
+    BITS: tl.constexpr,
     RANKS: tl.constexpr,
-    BITS: tl.constexpr = 32,
     TRIGGERS: tl.constexpr = False,
 ):
     """A program for each ``WORDS`` words: sends them to every rank, and stores what every rank sent to ``out``.
@@ -132,7 +132,7 @@ def ll_gather_kernel(
     if TRIGGERS:
         gdc_launch_dependents()
     word = tl.program_id(0) * WORDS + tl.arange(0, WORDS)
-    send_to_all(load_words(x_ptr, word, n, BITS), word, boxes_ptr, kept, epoch, RANKS)
+    send_to_all(load_words(x_ptr, word, n, BITS), word, boxes_ptr, kept, epoch, BITS, RANKS)
     store_from_all(out_ptr, word, n, boxes_ptr, kept, epoch, BITS, RANKS)
 
 
@@ -267,7 +267,7 @@ def all_gather(
         if algorithm is None and len(group.nodes) > 1:
             algorithm = "put"
         algorithm, schedule = tuned("all_gather", group, algorithm, schedule, x.dtype, x.numel())
-        algorithm = algorithm or by_size(sent_bytes(group, x), group.num_ranks, group.has_nvlink, data_words=False)
+        algorithm = algorithm or by_size(sent_bytes(group, x), group.num_ranks, group.has_nvlink)
         if algorithm == "nccl":
             mine, everything = aligned(x).view(-1), out.view(-1)
             sent = sent_bytes(group, x)

@@ -1,4 +1,4 @@
-"""All-reduce by stores to peers: everybody adds everything (one-shot), or each a part (two-shot), as packets or not.
+"""All-reduce by stores to peers: everybody adds everything (one-shot), or each a part (two-shot), as words or not.
 
 exchange.py says why nobody waits before it stores. More programs than fit on a GPU at once wait for the same programs
 of the peers: GPUs start them in the order of their numbers.
@@ -27,7 +27,6 @@ from ditron.kernels.operands import aligned, capacity_for, in_group, result, vec
 from ditron.kernels.repeated import repeatable, run_step
 from ditron.kernels.schedules import (
     BLOCKS,
-    DATA_WORD_BYTES,
     LL_BYTES,
     TWO_SHOT_SAVED_BYTES,
     collective_schedule,
@@ -61,16 +60,16 @@ __all__ = [
 
 
 @ditron.jit(do_not_specialize=["epoch"])
-def ll_kernel(x_ptr, out_ptr, boxes_ptr, n, kept, epoch, WORDS: tl.constexpr, RANKS: tl.constexpr):
+def ll_kernel(x_ptr, out_ptr, boxes_ptr, n, kept, epoch, WORDS: tl.constexpr, BITS: tl.constexpr, RANKS: tl.constexpr):
     """A program for each ``WORDS`` words: sends them to every rank, and adds what every rank sent.
 
     ``kept`` words of memory are for each message.
     """
     DTYPE: tl.constexpr = x_ptr.dtype.element_ty
     word = tl.program_id(0) * WORDS + tl.arange(0, WORDS)
-    send_to_all(load_words(x_ptr, word, n, 64), word, boxes_ptr, kept, epoch, RANKS)
-    total = sum_from_all(word, boxes_ptr, kept, epoch, DTYPE, RANKS)
-    place = places_of(word, DTYPE, 64)
+    send_to_all(load_words(x_ptr, word, n, BITS), word, boxes_ptr, kept, epoch, BITS, RANKS)
+    total = sum_from_all(word, boxes_ptr, kept, epoch, DTYPE, BITS, RANKS)
+    place = places_of(word, DTYPE, BITS)
     tl.store(out_ptr + place, total.to(DTYPE), mask=place < n)
 
 
@@ -230,10 +229,14 @@ def two_shot_ll_program(x, out, capacity, *, num_ranks, block=256):
 #: Up to so many bytes sent by each rank, everybody adds everything, where they are not words (docs/results/links.md).
 ONE_SHOT_BYTES = 2 << 20
 
+#: Tensors of up to so many bytes, ranks that NVLink links add by words, the fastest of all that were measured
+#: (docs/results/links.md): places in a tensor are counted in 32 bits.
+WORDS_BYTES = 1 << 30
+
 
 def by_size(nbytes: int, ranks: int, has_nvlink: bool) -> str:
     """The algorithm of an all-reduce of which each rank would send ``nbytes`` in one shot."""
-    if nbytes <= (DATA_WORD_BYTES if has_nvlink else LL_BYTES) * (ranks - 1):
+    if nbytes <= (WORDS_BYTES if has_nvlink else LL_BYTES) * (ranks - 1):
         return "two_shot_ll" if saves_by_two_shots(nbytes, ranks) else "ll"
     return "one_shot" if nbytes <= ONE_SHOT_BYTES else "two_shot"
 
@@ -241,7 +244,7 @@ def by_size(nbytes: int, ranks: int, has_nvlink: bool) -> str:
 def all_reduce_rule(problem: Problem) -> Rule:
     sent = problem.rows * problem.itemsize * (problem.ranks - 1)
     algorithm = by_size(sent, problem.ranks, has_nvlink=True)
-    limits = f"words are taken up to {DATA_WORD_BYTES >> 20} MB"
+    limits = f"words are taken for tensors of up to {WORDS_BYTES >> 20} MB"
     if problem.ranks > 2:
         limits += f", in two shots where these send {TWO_SHOT_SAVED_BYTES >> 10} KB less"
     return Rule(

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from typing import Any
+
 import torch
 import triton
 import triton.language as tl
@@ -156,13 +158,13 @@ def ll_kernel(
     word = part * WORDS + tl.arange(0, WORDS)
     message = row * PARTS * WORDS + word
     first = row.to(tl.int64) * N
-    send_to_all(load_words(x_ptr + first, word, N, 64), message, boxes_ptr, kept, epoch, RANKS)
+    send_to_all(load_words(x_ptr + first, word, N, 64), message, boxes_ptr, kept, epoch, 64, RANKS)
     cols = places_of(word, DTYPE, 64)
     mask = cols < N
     # Neither depends on the peers: loaded while their rows are on the way.
     residual = tl.load(residual_ptr + first + cols, mask=mask, other=0.0).to(tl.float32)
     weight = tl.load(weight_ptr + cols, mask=mask, other=0.0).to(tl.float32)
-    total = sum_from_all(message, boxes_ptr, kept, epoch, DTYPE, RANKS)
+    total = sum_from_all(message, boxes_ptr, kept, epoch, DTYPE, 64, RANKS)
     rounded = (total + residual).to(DTYPE)
     tl.store(sum_ptr + first + cols, rounded, mask=mask)
     square = square_of_row(rounded, squares_ptr, row, part, epoch, PARTS, POLLED)
@@ -228,8 +230,7 @@ def two_shot_kernel(
 ):
     """Rows that one rank adds: the others send it theirs as packets, and get the sum as packets.
 
-    A row is that of ``PARTS`` programs, as in :func:`ll_kernel`. Memory has one half, as that of
-    ``two_shot_ll128_kernel`` of all_reduce.py, and for the same reason.
+    A row is that of ``PARTS`` programs, as in :func:`ll_kernel`. Memory has one half, which exchange.py explains.
     """
     own = dl.rank()
     ranks = dl.num_ranks()
@@ -261,27 +262,13 @@ def two_shot_kernel(
     store_scaled(out_ptr, first + cols, mask, rounded, square, weight.to(tl.float32), N, eps)
 
 
-EXAMPLE = {
-    "x": "bf16[16, 8192]",
-    "residual": "bf16[16, 8192]",
-    "weight": "bf16[8192]",
-    "out": "bf16[16, 8192]",
-    "total": "bf16[16, 8192]",
-    "capacity": 16,
-    "eps": 1e-5,
-    "block": 8192,
-}
-SAMPLE = {
-    "x": "bf16[3, 40]",
-    "residual": "bf16[3, 40]",
-    "weight": "bf16[40]",
-    "out": "bf16[3, 40]",
-    "total": "bf16[3, 40]",
-    "capacity": 4,
-    "eps": 1e-5,
-    "block": 64,
-}
-ROWS = {name: "bf16[7, 40]" for name in ("x", "residual", "out", "total")}
+def _rows(shape: str) -> dict[str, Any]:
+    return dict.fromkeys(("x", "residual", "out", "total"), shape)
+
+
+EXAMPLE = _rows("bf16[16, 8192]") | {"weight": "bf16[8192]", "capacity": 16, "eps": 1e-5, "block": 8192}
+SAMPLE = _rows("bf16[3, 40]") | {"weight": "bf16[40]", "capacity": 4, "eps": 1e-5, "block": 64}
+ROWS = _rows("bf16[7, 40]")
 
 
 @ditron.program(example=EXAMPLE, sample_args=lambda ranks: SAMPLE, max_nodes=1)
@@ -430,7 +417,7 @@ def all_reduce_rms_norm(
     Args:
         x, residual: ``[..., N]``, the same shape on every rank. weight: ``[N]``. One dtype,
             bfloat16, float16 or float32. ``residual`` is the same on every rank: of many rows, only the rank that
-            adds a row adds its own.
+            adds a row, or some of its columns, adds its own.
         eps: added to the mean square. out, total: like ``x``, written if given.
         group: the ranks; default the current group. One node.
 

@@ -74,14 +74,16 @@ def stored_all_to_all_program(x, out, capacity, *, block=4096, num_warps=16):
 
 
 @ditron.jit(do_not_specialize=["epoch"])
-def ll_all_to_all_kernel(x_ptr, out_ptr, boxes_ptr, n, kept, epoch, WORDS: tl.constexpr, RANKS: tl.constexpr):
+def ll_all_to_all_kernel(
+    x_ptr, out_ptr, boxes_ptr, n, kept, epoch, WORDS: tl.constexpr, BITS: tl.constexpr, RANKS: tl.constexpr
+):
     """A program for each ``WORDS`` words of a part: sends every rank's to it, and stores what every rank sent here.
 
     ``kept`` words of memory are for each message.
     """
     word = tl.program_id(0) * WORDS + tl.arange(0, WORDS)
-    send_parts(x_ptr, word, n, boxes_ptr, kept, epoch, 32, RANKS)
-    store_from_all(out_ptr, word, n, boxes_ptr, kept, epoch, 32, RANKS)
+    send_parts(x_ptr, word, n, boxes_ptr, kept, epoch, BITS, RANKS)
+    store_from_all(out_ptr, word, n, boxes_ptr, kept, epoch, BITS, RANKS)
 
 
 @ditron.program(
@@ -135,7 +137,7 @@ def ll128_all_to_all_program(x, out, capacity, *, block=960, num_warps=4):
 
 def _by_size(nbytes: int, ranks: int, has_nvlink: bool) -> str:
     """What ``nbytes`` of each rank go by: what copy engines push would have to be copied once more."""
-    by = by_size(nbytes, ranks, has_nvlink, data_words=False)
+    by = by_size(nbytes, ranks, has_nvlink)
     return "stored" if by == "copied" else by
 
 

@@ -40,10 +40,15 @@ FUSED_ROWS, FUSED_BYTES, TWO_SHOT_ROWS = 64, 1 << 20, 128
 
 def is_fused(ranks: int, rows: int, nbytes: int) -> bool:
     """Whether one kernel computes and exchanges ``rows`` where nothing is measured: in one shot, ``nbytes``."""
-    protocols = protocols_for(rows, ranks)
-    if "two_shot_ll" in protocols:
+    if "two_shot_ll" in protocols_for(rows, ranks):
         return rows <= TWO_SHOT_ROWS
-    return bool(protocols) and rows <= FUSED_ROWS and (ranks == 2 or nbytes <= FUSED_BYTES)
+    return can_be_fused(ranks, rows) and (ranks == 2 or nbytes <= FUSED_BYTES)
+
+
+def can_be_fused(ranks: int, rows: int) -> bool:
+    """Whether one kernel takes ``rows`` where its schedule is named, and no algorithm."""
+    protocols = protocols_for(rows, ranks)
+    return bool(protocols) and rows <= (TWO_SHOT_ROWS if "two_shot_ll" in protocols else FUSED_ROWS)
 
 
 def gemm_ar_rule(problem: Problem) -> Rule:
@@ -145,7 +150,7 @@ def gemm_ar(
             run_by_nccl("gemm_ar", group, sent, summed, lambda by: dist.all_reduce(summed, group=by))
             return out
         sent = sent_bytes(group, out)
-        is_chosen = M <= FUSED_ROWS if schedule else is_fused(group.num_ranks, M, sent)
+        is_chosen = can_be_fused(group.num_ranks, M) if schedule else is_fused(group.num_ranks, M, sent)
         if algorithm == "fused" or algorithm is None and is_chosen:
             weight, b_is_kn = weight_layout(b)
             if scales is None and fits_tile_kernel(group, a, weight):
@@ -167,6 +172,9 @@ def gemm_ar(
         operands = (a, part) if scales is None else (a, b, part)
         nbytes = sent_bytes(group, part)
         if M % group.num_ranks == 0 and overlaps("gemm_ar", group, how, nbytes, *operands, scales=scales):
+            if schedule:
+                named = ", ".join(f"{name}=" for name in schedule)
+                raise DitronError(f"gemm_ar: {M} rows are overlapped, which has no schedule: leave {named} out")
             return all_gather(gemm_rs(a, b, algorithm=algorithm, **scaling), out=out)
         if algorithm in ("overlapped", "sequential"):
             algorithm = None

@@ -25,6 +25,7 @@ from ditron.kernels.words import (
     peer_boxes,
     ranks_to_poll,
     receive_from_all,
+    send_data_words,
     send_words,
     sum_from_all,
     sum_of_ranks,
@@ -69,7 +70,7 @@ def exchange_words(acc, out_ptr, boxes_ptr, tile, M, N, epoch, RANKS: tl.constex
     to = peer_boxes(boxes_ptr, kept, epoch, RANKS)
     for step in tl.static_range(RANKS):
         # A store has no mask: what does not travel is stored at this rank, as all its own words are.
-        send_words(tl.where(at < count, to[step], to[RANKS - 1]) + tile * WORDS + at, words, epoch)
+        send_data_words(tl.where(at < count, to[step], to[RANKS - 1]) + tile * WORDS + at, words)
     # Of other ranks, words that do not travel are polled as the last one that does.
     sender = ranks_to_poll(RANKS)[:, None]
     polled = tl.where(sender == dl.rank(), at[None, :], tl.minimum(at, count - 1)[None, :])
@@ -93,9 +94,9 @@ def exchange_in_two_shots(acc, out_ptr, boxes_ptr, tile, M, N, epoch, RANKS: tl.
     adder_ptr = to[RANKS - 1]
     for step in tl.static_range(RANKS - 1):
         adder_ptr = tl.where(at // PART == (dl.rank() + step + 1) % RANKS, to[step], adder_ptr)
-    send_words(adder_ptr + tile * PART + at % PART, words, epoch)
+    send_data_words(adder_ptr + tile * PART + at % PART, words)
     own = tile * PART + tl.arange(0, PART)
-    total = sum_from_all(own, boxes_ptr, kept, epoch, DTYPE, RANKS)
+    total = sum_from_all(own, boxes_ptr, kept, epoch, DTYPE, 64, RANKS)
     sums = gather_parts(total.to(DTYPE), tile, boxes_ptr + 2 * RANKS * kept, kept, epoch, RANKS)
     word = tl.arange(0, sums.shape[0])[:, None] * PART + tl.arange(0, PART)[None, :]
     store_elements(out_ptr, sums, word, tile, M, N, BN)
@@ -250,21 +251,26 @@ def gemm_ar_row_program(a, b, out, *, num_ranks, block=(16, 512), num_warps=4, s
     )
 
 
-#: Rows of all ranks' tiles that 128 threads poll at once: the words of more do not fit their registers.
-MOST_POLLED_ROWS = 256
-
-#: Rows of a tile for each rank from which on its 128 threads have a word each of a rank's part.
-LEAST_ADDED_ROWS = 8
+#: Words that a thread polls at once: more do not fit its registers.
+MOST_WORDS = 32
 
 
-def protocols_for(M: int, ranks: int) -> list[str]:
-    """Those by which programs of 128 threads can exchange ``M`` rows, the fastest first (docs/results/tuning.md)."""
-    rows, found = tile_rows(M), []
-    if ranks > 2 and not ranks & (ranks - 1) and rows >= LEAST_ADDED_ROWS * ranks:
+def protocols_for(M: int, ranks: int, columns: int = 64, threads: int = 128) -> list[str]:
+    """Those by which ``threads`` can exchange ``M`` rows of ``columns`` of 16 bits, the fastest first
+    (docs/results/tuning.md).
+    """
+    words, found = tile_rows(M) * columns // 4, []
+    polled = max(triton.next_power_of_2(ranks), 2) * words // threads  # by each, in one shot
+    if ranks > 2 and adds_parts(words, ranks, threads):
         found.append("two_shot_ll")
-    if rows * triton.next_power_of_2(ranks) <= MOST_POLLED_ROWS:
+    if WORDS_OF_THREAD <= polled <= MOST_WORDS:
         found.append("ll")
     return found
+
+
+def adds_parts(words: int, ranks: int, threads: int) -> bool:
+    """Whether ranks can add a part each of a tile's words: each thread has one of a part, and polls enough."""
+    return not ranks & (ranks - 1) and words >= max(ranks, WORDS_OF_THREAD) * threads
 
 
 def tile_rows(M: int) -> int:
@@ -275,43 +281,44 @@ def tile_rows(M: int) -> int:
 def fused_schedule(M: int, b_is_kn: bool, group: Group, given: Options) -> tuple[Program, Options]:
     """The program for ``M`` rows and its keyword arguments: ``given``, and others.
 
-    Raises DitronError for what it cannot exchange.
+    Raises DitronError for a tile that cannot be exchanged.
     """
     if M == 1 and not b_is_kn and "rows" not in given:
         chosen = {"num_ranks": group.num_ranks} | ({"block": (32, 32)} if group.small_shapes else {})
         return gemm_ar_row_program, chosen | given
     rows = given.get("rows", tile_rows(M))
-    protocol = given.get("protocol") or next(iter(protocols_for(rows, group.num_ranks)), "ll" if group.is_sim else "")
-    if not protocol:
-        raise DitronError(
-            f"gemm_ar: algorithm='fused' does not take {M} rows of {group.num_ranks} ranks, which do not fit the "
-            "registers of its programs: leave algorithm= out"
-        )
     block, stages = ((64, 256), 4) if rows <= 32 else ((64, 128), 6 if rows <= 64 else 4)
     chosen = {
         "num_ranks": group.num_ranks,
         "rows": rows,
         "block": (32, 32) if group.small_shapes else block,
         "stages": stages,
-        "protocol": protocol,
     } | given
-    _check_words(chosen, group)
+    columns, threads = chosen["block"][0], 32 * chosen.get("num_warps", 4)
+    found = protocols_for(rows, group.num_ranks, columns, threads)
+    chosen.setdefault("protocol", next(iter(found), "ll"))
+    _check_exchange(chosen["protocol"], rows * columns // 4, threads, group)
     return gemm_ar_small_program, chosen
 
 
-def _check_words(chosen: Options, group: Group) -> None:
-    """Raise DitronError for a tile that cannot be exchanged as words, on GPUs by its threads."""
-    protocol, ranks, (columns, _), rows = chosen["protocol"], group.num_ranks, chosen["block"], chosen["rows"]
-    words, threads = rows * columns // 4, 32 * chosen.get("num_warps", 4)
-    is_too_small = max(triton.next_power_of_2(ranks), 2) * words < WORDS_OF_THREAD * threads
-    if protocol == "two_shot_ll":
-        if ranks & (ranks - 1):
-            raise DitronError(f"gemm_ar: protocol='two_shot_ll' is of 1, 2, 4 or 8 ranks, got {ranks}: give 'll'")
-        is_too_small = words < threads * ranks
-    if is_too_small and not group.is_sim:
+def _check_exchange(protocol: str, words: int, threads: int, group: Group) -> None:
+    """Raise DitronError for a tile of ``words`` that ``threads`` of a GPU, or so many ranks, cannot exchange."""
+    ranks = group.num_ranks
+    what = f"gemm_ar: a tile of {words} words of {ranks} ranks"
+    if protocol == "two_shot_ll" and ranks & (ranks - 1):
+        raise DitronError(f"gemm_ar: protocol='two_shot_ll' is of 1, 2, 4 or 8 ranks, got {ranks}: give 'll'")
+    if group.is_sim:
+        return
+    polled = max(triton.next_power_of_2(ranks), 2) * words // threads
+    if protocol == "two_shot_ll" and not adds_parts(words, ranks, threads) or polled < WORDS_OF_THREAD:
         raise DitronError(
-            f"gemm_ar: a tile of {rows} rows and {columns} columns is too small for {threads} threads, each of which "
-            f"has words of protocol={protocol!r}: give a wider block= or fewer num_warps="
+            f"{what} is too small for {threads} threads by protocol={protocol!r}: give more rows=, a wider block= or "
+            "fewer num_warps="
+        )
+    if protocol == "ll" and polled > MOST_WORDS:
+        raise DitronError(
+            f"{what} does not fit the registers of {threads} threads: give fewer rows=, a narrower block= or more "
+            "num_warps=, or leave algorithm='fused' out"
         )
 
 

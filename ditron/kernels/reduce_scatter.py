@@ -134,16 +134,18 @@ def stored_scatter_program(x, out, capacity, *, block=4096, num_warps=16):
 
 
 @ditron.jit(do_not_specialize=["epoch"])
-def ll_scatter_kernel(x_ptr, out_ptr, boxes_ptr, n, kept, epoch, WORDS: tl.constexpr, RANKS: tl.constexpr):
+def ll_scatter_kernel(
+    x_ptr, out_ptr, boxes_ptr, n, kept, epoch, WORDS: tl.constexpr, BITS: tl.constexpr, RANKS: tl.constexpr
+):
     """A program for each ``WORDS`` words of a part: sends every rank's to it, and adds what every rank sent here.
 
     ``kept`` words of memory are for each message.
     """
     DTYPE: tl.constexpr = x_ptr.dtype.element_ty
     word = tl.program_id(0) * WORDS + tl.arange(0, WORDS)
-    send_parts(x_ptr, word, n, boxes_ptr, kept, epoch, 64, RANKS)
-    total = sum_from_all(word, boxes_ptr, kept, epoch, DTYPE, RANKS)
-    place = places_of(word, DTYPE, 64)
+    send_parts(x_ptr, word, n, boxes_ptr, kept, epoch, BITS, RANKS)
+    total = sum_from_all(word, boxes_ptr, kept, epoch, DTYPE, BITS, RANKS)
+    place = places_of(word, DTYPE, BITS)
     tl.store(out_ptr + place, total.to(DTYPE), mask=place < n)
 
 
@@ -239,7 +241,7 @@ def reduce_scatter(
         if algorithm is None and len(group.nodes) > 1:
             algorithm = "put"
         algorithm, schedule = tuned("reduce_scatter", group, algorithm, schedule, x.dtype, out.numel())
-        algorithm = algorithm or by_size(sent_bytes(group, out), ranks, group.has_nvlink, data_words=True)
+        algorithm = algorithm or by_size(sent_bytes(group, out), ranks, group.has_nvlink, is_sum=True)
         if algorithm == "nccl":
             every, mine = aligned(x).view(-1), out.view(-1)
             sent = sent_bytes(group, out)

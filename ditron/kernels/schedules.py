@@ -19,7 +19,6 @@ from ditron_compiler.errors import DitronError
 
 __all__ = [
     "BLOCKS",
-    "DATA_WORD_BYTES",
     "LL128_BYTES",
     "LL_BYTES",
     "STORED_BYTES",
@@ -65,16 +64,12 @@ PIECE_TILES = 8
 #: (docs/results/links.md).
 LL_BYTES, LL128_BYTES = 128 << 10, 8 << 20
 
-#: Up to so many bytes that each rank sends to every other one, ranks that NVLink links send data words where these will
-#: do, the fastest of all that were measured (docs/results/links.md): places in a tensor are counted in 32 bits.
-DATA_WORD_BYTES = 1 << 30
-
 #: More than two ranks add in two shots of words where these send so many bytes less: below, the second way takes longer
 #: (docs/results/links.md).
 TWO_SHOT_SAVED_BYTES = 384 << 10
 
-#: Up to so many bytes sent by each rank, a collective is stores of a kernel: faster than copy engines and a copy out of
-#: the workspace (docs/results/tensor-parallel.md).
+#: Up to so many bytes sent by each rank, a collective is stores of a kernel, sums are data words: faster than copy
+#: engines and a copy out of the workspace, which is smaller (docs/results/tensor-parallel.md, links.md).
 STORED_BYTES = 192 << 20
 
 #: Elements that a program of a collective sends to each rank at once, on GPUs.
@@ -115,11 +110,9 @@ def sent_bytes(group: Group, part: torch.Tensor) -> int:
     return part.nbytes * (group.num_ranks - 1)
 
 
-def by_size(nbytes: int, ranks: int, has_nvlink: bool, data_words: bool) -> str:
-    """The algorithm of an all-gather or reduce-scatter in which each of ``ranks`` ranks sends ``nbytes``, as
-    ``data_words`` or as flagged ones.
-    """
-    if nbytes <= (DATA_WORD_BYTES if data_words and has_nvlink else LL_BYTES) * (ranks - 1):
+def by_size(nbytes: int, ranks: int, has_nvlink: bool, is_sum: bool = False) -> str:
+    """The algorithm of an all-gather, or of a reduce-scatter, in which each of ``ranks`` ranks sends ``nbytes``."""
+    if nbytes <= LL_BYTES * (ranks - 1) or (is_sum and has_nvlink and nbytes <= STORED_BYTES):
         return "ll"
     if nbytes <= LL128_BYTES and has_nvlink:
         return "ll128"
@@ -137,11 +130,11 @@ def collective_rule(problem: Problem) -> Rule:
     """What :func:`by_size` and :func:`block_for` say on GPUs."""
     sent = problem.rows * problem.itemsize * (problem.ranks - 1)
     is_sum = problem.operator == "reduce_scatter"
-    algorithm = by_size(sent, problem.ranks, has_nvlink=True, data_words=is_sum)
+    algorithm = by_size(sent, problem.ranks, True, is_sum)
     options: Options = {"algorithm": algorithm} | ({} if algorithm == "copied" else {"block": BLOCKS[algorithm]})
     limits = f"packets are taken up to {LL128_BYTES >> 20} MB, and stores up to {STORED_BYTES >> 20} MB"
     if is_sum:
-        limits = f"words are taken up to {DATA_WORD_BYTES >> 20} MB"
+        limits = f"words are taken up to {STORED_BYTES >> 20} MB"
     return Rule(options, f"a rank sends {sent / 2**20:.3g} MB; {limits}")
 
 

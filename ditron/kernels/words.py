@@ -24,7 +24,6 @@ __all__ = [
     "BYTES_OF_WARP",
     "WORDS_OF_THREAD",
     "WordBlock",
-    "bits_for",
     "elements_of",
     "elements_of_word",
     "gather_parts",
@@ -37,6 +36,7 @@ __all__ = [
     "receive_data_words",
     "receive_from_all",
     "receive_words",
+    "send_data_words",
     "send_parts",
     "send_to_all",
     "send_words",
@@ -84,8 +84,8 @@ class WordBlock:
 def launch_words(
     kernel: Any, x: Any, out: Any, n: Any, capacity: Any, num_ranks: int, block: int, bits: int, **constants: Any
 ) -> None:
-    """In a host program: ``kernel`` with a program for each block of ``n`` elements that ranks exchange; memory is kept
-    for up to ``capacity`` elements of a message.
+    """In a host program: ``kernel`` with a program for each block of ``n`` elements that ranks exchange, in words with
+    ``bits`` of data; memory is kept for up to ``capacity`` elements of a message.
     """
     by = WordBlock.of(block, x.dtype, bits)
     kept = by.words_for(capacity)
@@ -97,15 +97,11 @@ def launch_words(
         kept,
         dh.epoch(),
         WORDS=by.words,
+        BITS=bits,
         RANKS=num_ranks,
         num_warps=by.num_warps,
         **constants,
     )
-
-
-def bits_for(dtype: torch.dtype) -> int:
-    """Data in a word of a message of ``dtype`` that need not keep NaNs as they are (:func:`send_words`)."""
-    return 64 if dtype.is_floating_point and dtype.itemsize > 1 else 32
 
 
 @triton.constexpr_function
@@ -131,20 +127,25 @@ def word_box(boxes_ptr, sender, ranks, epoch, words):
 
 @ditron.jit
 def send_words(ptrs, value, epoch):
-    """Store integers to each of a tensor of pointers into a peer's box, from registers: those of 32 bits as flagged
-    words, those of 64 bits as data words.
+    """Store 32 bits to each of a tensor of pointers into a peer's box, from registers, as flagged words.
 
-    A word is 64 bits, stored at once: nothing is fenced. A flagged one has the epoch in its high half. A data word is
-    inverted, so that those of 0.0 are not 0; two fp32 or four bf16 NaNs of nothing but ones become other NaNs. A thread
+    A word is 64 bits, stored at once, so that nothing is fenced: the low half is data, the high one the epoch. A thread
     stores what it has of a tensor, and of one with fewer elements than threads many have the same: send one for each
     thread, or more.
     """
-    if value.dtype == tl.int64:
-        word = ~value
-        word = tl.where(word == 0, 1, word)
-    else:
-        word = (_flag(epoch).to(tl.int64) << 32) | (value.to(tl.int64) & 0xFFFFFFFF)
+    word = (_flag(epoch).to(tl.int64) << 32) | (value.to(tl.int64) & 0xFFFFFFFF)
     dl.st(ptrs, word, scope="node")
+
+
+@ditron.jit
+def send_data_words(ptrs, value):
+    """As :func:`send_words`, 64 bits of floats as data words.
+
+    They are stored inverted, so that those of 0.0 are not 0; two fp32 or four bf16 NaNs of nothing but ones become
+    other NaNs.
+    """
+    word = ~value
+    dl.st(ptrs, tl.where(word == 0, 1, word), scope="node")
 
 
 @ditron.jit
@@ -244,11 +245,19 @@ def peer_boxes(boxes_ptr, words, epoch, RANKS: tl.constexpr):
 
 
 @ditron.jit
-def send_to_all(value, word, boxes_ptr, words, epoch, RANKS: tl.constexpr):
+def _send(ptrs, value, epoch, BITS: tl.constexpr):
+    if BITS == 64:
+        send_data_words(ptrs, value)
+    else:
+        send_words(ptrs, value, epoch)
+
+
+@ditron.jit
+def send_to_all(value, word, boxes_ptr, words, epoch, BITS: tl.constexpr, RANKS: tl.constexpr):
     """``value`` as words ``word`` of this rank's message to every rank."""
     to = peer_boxes(boxes_ptr, words, epoch, RANKS)
     for step in tl.static_range(RANKS):
-        send_words(to[step] + word, value, epoch)
+        _send(to[step] + word, value, epoch, BITS)
 
 
 @ditron.jit
@@ -260,7 +269,7 @@ def send_parts(x_ptr, word, n, boxes_ptr, words, epoch, BITS: tl.constexpr, RANK
         peer = (dl.rank() + step) % RANKS
         parts = parts + (load_words(x_ptr + peer.to(tl.int64) * n, word, n, BITS),)
     for step in tl.static_range(RANKS):
-        send_words(to[step] + word, parts[step], epoch)
+        _send(to[step] + word, parts[step], epoch, BITS)
 
 
 @ditron.jit
@@ -293,9 +302,9 @@ def sum_of_ranks(received, DTYPE: tl.constexpr):
 
 
 @ditron.jit
-def sum_from_all(word, boxes_ptr, words, epoch, DTYPE: tl.constexpr, RANKS: tl.constexpr):
-    """The sum over ranks, in fp32, of the elements in data words ``word`` [...] of their messages, [..., n]."""
-    return sum_of_ranks(receive_from_all(tl.expand_dims(word, 0), boxes_ptr, words, epoch, 64, RANKS), DTYPE)
+def sum_from_all(word, boxes_ptr, words, epoch, DTYPE: tl.constexpr, BITS: tl.constexpr, RANKS: tl.constexpr):
+    """The sum over ranks, in fp32, of the elements in words ``word`` [...] of their messages, [..., n]."""
+    return sum_of_ranks(receive_from_all(tl.expand_dims(word, 0), boxes_ptr, words, epoch, BITS, RANKS), DTYPE)
 
 
 @ditron.jit
@@ -331,14 +340,14 @@ def sum_of_own_part(x_ptr, block, n, boxes_ptr, words, epoch, WORDS: tl.constexp
         peer = (dl.rank() + step) % RANKS
         parts = parts + (load_words(x_ptr, (block * RANKS + peer) * WORDS + at, n, 64),)
     for step in tl.static_range(RANKS):
-        send_words(to[step] + block * WORDS + at, parts[step], epoch)
-    return sum_from_all(block * WORDS + at, boxes_ptr, words, epoch, x_ptr.dtype.element_ty, RANKS)
+        send_data_words(to[step] + block * WORDS + at, parts[step])
+    return sum_from_all(block * WORDS + at, boxes_ptr, words, epoch, x_ptr.dtype.element_ty, 64, RANKS)
 
 
 @ditron.jit
 def gather_parts(part, block, boxes_ptr, words, epoch, RANKS: tl.constexpr):
     """The elements of a block (:func:`places_of_block`), of which this rank has ``part`` [WORDS, per word]."""
     word = block * part.shape[0] + tl.arange(0, part.shape[0])
-    send_to_all(words_of(part, 64), word, boxes_ptr, words, epoch, RANKS)
+    send_to_all(words_of(part, 64), word, boxes_ptr, words, epoch, 64, RANKS)
     received = receive_from_all(word[None, :], boxes_ptr, words, epoch, 64, RANKS)
     return elements_of(received, part.dtype)

@@ -1,6 +1,6 @@
 """Words that hold floats' bits and tell a reader that they are there (ditron/kernels/words.py).
 
-A flagged word has an integer in its high half, as an epoch by which readers know it; a data word (lamport.py) has only
+A flagged word has an integer in its high half, as an epoch by which readers know it; a data word has only
 floats' bits, and is anything but 0. Where floats are not known, or not computed, who stores a word writes 0 for the low
 half of the one, and 1 for the other. So only a load of which nothing but the high half is needed may read flagged
 words, and only one that is compared with 0 data words: of any other load of the same buffer nothing is known.

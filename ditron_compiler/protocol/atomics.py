@@ -8,7 +8,7 @@ from typing import Any
 import numpy as np
 
 from ditron_compiler.protocol.machine import Machine
-from ditron_compiler.protocol.memory import NULL, parts
+from ditron_compiler.protocol.memory import NULL, describe, parts
 from ditron_compiler.protocol.records import Keys, Task, UpdateEvent
 from ditron_compiler.protocol.sites import Site
 from ditron_compiler.protocol.values import UNKNOWN, any_unknown
@@ -41,6 +41,8 @@ class Atomics:
     def st(self, number: int, pointer: Any, value: Any = UNKNOWN) -> Generator[Keys, None, None]:
         yield from self._yield()
         span = self._access(number, pointer, True, True, "an atomic store", atomic=True)
+        if self.sites[number].get("stores_words", "") == "data" and not any_unknown(pointer):
+            self._require_no_words(number, pointer)
         self._stores(number, pointer, value)
         if any_unknown(pointer, value) or np.size(pointer) > _MAX_LANES:
             self._stored(number, pointer, True, value, span)
@@ -48,6 +50,27 @@ class Atomics:
             lanes, values = np.atleast_1d(pointer), np.broadcast_to(value, np.shape(pointer)).reshape(-1)
             for at, one in zip(lanes.reshape(-1).tolist(), values.tolist(), strict=True):
                 self._update(number, at, "set", one, "st")
+
+    def _require_no_words(self, number: int, pointer: Any) -> None:
+        """Report data words that are stored where another one is: a reader could take that one for them."""
+        machine, site = self.machine, self.sites[number]
+        stale = None
+        for at in np.unique(pointer).tolist():
+            there = machine.contents.load(at, site.itemsize)
+            writer = machine.word_writers.get(at)
+            if not any_unknown(there) and there and writer is not None and writer is not self.task:
+                stale = at if stale is None else stale
+            machine.word_writers[at] = self.task
+        if stale is not None:
+            _, number, offset = parts(stale)
+            place = describe(machine.scenario.roots[number], offset)
+            machine.problem(
+                "reuse",
+                f"a word is stored to {place}, where an earlier one still is, which its reader takes for this",
+                self.task,
+                site.loc,
+                "who has read words stores 0 to each of them, before the next ones are sent there",
+            )
 
     def atomic(self, number: int, pointer: Any, value: Any = UNKNOWN, mask: Any = True) -> Generator[Keys, None, Any]:
         yield from self._yield()
@@ -127,8 +150,11 @@ class Atomics:
             machine.floats_decide(int(np.atleast_1d(pointer).flat[0]) if not any_unknown(pointer) else NULL)
         if any_unknown(pointer, mask, site.get("integer", UNKNOWN)):
             return UNKNOWN
-        if machine.contents.kinds_of_words(pointer) - {site.get("reads_words", "")}:
-            return UNKNOWN
+        if kinds := machine.contents.kinds_of_words(pointer):
+            if site.get("data", "") and not site.get("waited", ""):
+                self._unfollowed(number, "words are used before a loop has seen that all of them are there")
+            if kinds - {site.get("reads_words", "")}:
+                return UNKNOWN
         size = site.itemsize
         if isinstance(pointer, (int, np.integer)) or site.spins:
             yield from self._let_others_run(number, pointer, machine.contents.load(pointer, size, mask, other))

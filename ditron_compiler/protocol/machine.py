@@ -77,6 +77,7 @@ class Machine:
         self._cells_of: dict[int, list[int]] = {}  # by rank and buffer
         self.contents = Contents(scenario.roots)
         self.messages: dict[tuple[int, int], Any] = {}  # by address and epoch: the contents of packets
+        self.word_writers: dict[int, Task] = {}  # by address: who has stored the data word (words.py) that is there
         self.unknown_sources: dict[str, None] = {}  # names of buffers whose contents were needed and not known
         self.float_sources: dict[str, None] = {}  # names of buffers of floats on which control or an address depends
         self.doubts: list[int] = []

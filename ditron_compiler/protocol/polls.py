@@ -10,7 +10,7 @@ from ditron_compiler.ir.dialects import arith, ditron, scf, tt
 from ditron_compiler.protocol.effects import effect_of
 from ditron_compiler.protocol.ir_values import constant
 
-__all__ = ["Poll", "loop_of_looks", "poll_of"]
+__all__ = ["Poll", "loop_of_looks", "poll_of", "tests_every_element"]
 
 _KEEP_WITH_ZERO = (tt.RMWOp.ADD, tt.RMWOp.OR, tt.RMWOp.XOR)
 _CASTS = (arith.ExtSIOp, arith.ExtUIOp, arith.TruncIOp)
@@ -49,6 +49,33 @@ def poll_of(loop: scf.WhileOp) -> Poll | None:
             until = _UNTIL[compare.predicate]
             return Poll(read, _SWAPPED[until] if swapped else until, other)
     return None
+
+
+def tests_every_element(loop: ir.Operation, tensor: ir.Value) -> bool:
+    """Whether a ``while`` loop goes on as long as a comparison holds for any element of a tensor that it carries."""
+    if not isinstance(loop, scf.WhileOp):
+        return False
+    compare = loop_condition(loop.regions[0].blocks[0]).owner
+    if not isinstance(compare, arith.CmpIOp) or compare.predicate not in (_P.ne, _P.sgt) or not _is_zero(compare.rhs):
+        return False
+    value, is_any = compare.lhs, False
+    while isinstance(value.owner, (*_CASTS, tt.ReshapeOp, tt.ReduceOp)):
+        if isinstance(value.owner, tt.ReduceOp):
+            if not _is_any(value.owner):
+                return False
+            is_any = True
+        value = value.owner.operands[0]
+    if not is_any or not isinstance(value.owner, arith.CmpIOp):
+        return False
+    value = value.owner.lhs
+    while isinstance(value.owner, (*_CASTS, arith.ShRSIOp, arith.ShRUIOp)):
+        value = value.owner.operands[0]
+    return value == tensor
+
+
+def _is_any(reduce: tt.ReduceOp) -> bool:
+    body = list(reduce.regions[0].blocks[0].operations)
+    return len(reduce.operands) == 1 and len(body) == 2 and isinstance(body[0], (arith.MaxSIOp, arith.OrIOp))
 
 
 def loop_of_looks(read: ir.Operation) -> ir.Operation | None:

@@ -100,8 +100,8 @@ def _values(op: ir.Operation, slices: BackwardSlice) -> dict[str, str]:
     ``polls``: a loop repeats it until a comparison holds. ``gives_up``: the position of a loop that only repeats it,
     and perhaps not until then. ``decides``: control or an address depends on it; ``repeats``: whether a loop goes on
     does; ``data``: what is stored does. ``stores_words``, ``reads_words``: the kind of words (words.py) that it stores,
-    and of which it reads only what is known. ``why``: of inline assembly, what is not followed. ``orders``: of control
-    flow, whether it may order programs.
+    and of which it reads only what is known. ``waited``: a loop waits for all of it. ``why``: of inline assembly, what
+    is not followed. ``orders``: of control flow, whether it may order programs.
     """
     found = {}
     if op.results and slices.is_needed(op.results[0]):
@@ -116,6 +116,8 @@ def _values(op: ir.Operation, slices: BackwardSlice) -> dict[str, str]:
         found["data"] = "data"
     if found.get("integer") == "64" and op.results and (kind := slices.readable_words(op.results[0])):
         found["reads_words"] = kind
+    if found.get("integer") == "64" and isinstance(op, ditron.LdOp) and slices.is_waited_for(op.result):
+        found["waited"] = "waited"
     if isinstance(op, (tt.StoreOp, ditron.StOp)) and (kind := word_kind(op.value)):
         found["stores_words"] = kind
     if op.results and slices.decides(op.results[0]):

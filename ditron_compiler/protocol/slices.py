@@ -8,6 +8,7 @@ from ditron_compiler import ir
 from ditron_compiler.analysis.words import compares_with_zero, is_data_word, is_low_half_of_words, shifts_out_low_half
 from ditron_compiler.ir.dialects import cf, ditron, scf, tt
 from ditron_compiler.protocol.effects import effect_of
+from ditron_compiler.protocol.polls import tests_every_element
 
 __all__ = ["BackwardSlice"]
 
@@ -31,7 +32,7 @@ class BackwardSlice:
         for block in function.regions[0].blocks:
             self._collect(block)
         self._mark_live()
-        self._users: dict[ir.Value, list[ir.Operation]] | None = None
+        self._users: dict[ir.Value, list[ir.Operation]] = {}
         self._passed_to: dict[ir.Value, list[ir.Value]] = {}
         self._stored: set[ir.Value] | None = None
         self._deciding: set[ir.Value] | None = None
@@ -95,22 +96,15 @@ class BackwardSlice:
 
     def _is_read_only_by(self, value: ir.Value, reads: Callable[[ir.Operation], bool]) -> bool:
         """Whether all that depends on the value, and is needed, depends on operations that ``reads`` it."""
-        if self._users is None:
-            self._users, self._passed_to = {}, {}
-            for op in self._operations:
-                for operand in op.operands:
-                    self._users.setdefault(operand, []).append(op)
-            for target, sources in self._incoming.items():
-                for source in sources:
-                    self._passed_to.setdefault(source, []).append(target)
+        users, passed_to = self._find_users()
         seen, worklist = set(), [value]
         while worklist:
             value = worklist.pop()
             if value in seen or value not in self._needed:
                 continue
             seen.add(value)
-            worklist.extend(self._passed_to.get(value, ()))
-            for op in self._users.get(value, ()):
+            worklist.extend(passed_to.get(value, ()))
+            for op in users.get(value, ()):
                 if value in _control_operands(op):
                     return False
                 if isinstance(op, (scf.YieldOp, scf.ConditionOp, scf.ForOp, scf.WhileOp, cf.BranchOp)):
@@ -120,6 +114,30 @@ class BackwardSlice:
                 if effect_of(op) is not None or not op.results or any(result in self._needed for result in op.results):
                     return False
         return True
+
+    def is_waited_for(self, value: ir.Value) -> bool:
+        """Whether the value, what a load reads, is used only when a ``while`` loop has seen it all, or is a scalar."""
+        if not ir.RankedTensorType.isinstance(value.type):
+            return True
+        users, passed_to = self._find_users()
+        if not all(isinstance(op, (scf.WhileOp, scf.YieldOp)) for op in users.get(value, ())):
+            return False
+        targets = passed_to.get(value, ())
+        return bool(targets) and all(
+            isinstance(target, ir.BlockArgument) and tests_every_element(target.owner.owner, target)
+            for target in targets
+        )
+
+    def _find_users(self) -> tuple[dict[ir.Value, list[ir.Operation]], dict[ir.Value, list[ir.Value]]]:
+        """By value: the operations that it is an operand of, and the values that it is passed to."""
+        if not self._users:
+            for op in self._operations:
+                for operand in op.operands:
+                    self._users.setdefault(operand, []).append(op)
+            for target, sources in self._incoming.items():
+                for source in sources:
+                    self._passed_to.setdefault(source, []).append(target)
+        return self._users, self._passed_to
 
     def _backwards(self, worklist: list[ir.Value]) -> set[ir.Value]:
         """What values are made of."""

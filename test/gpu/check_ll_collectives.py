@@ -1,4 +1,4 @@
-"""Collectives and products by words and packets on GPUs: thousands of replays of graphs, ranks out of step, elements compared.
+"""Collectives and products by words and packets on GPUs: thousands of replays, ranks out of step, elements compared.
 
     torchrun --nproc-per-node 2 test/gpu/check_ll_collectives.py
     ditron run --sim 3 test/gpu/check_ll_collectives.py --replays 20

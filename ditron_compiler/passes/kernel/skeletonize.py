@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable, Iterator, Set
 from dataclasses import dataclass
 from typing import ClassVar
 
@@ -11,7 +11,7 @@ from ditron_compiler.analysis.call_graph import functions, operations
 from ditron_compiler.analysis.costs import FLOATS, element_type, is_float
 from ditron_compiler.analysis.divergence import control_operands
 from ditron_compiler.analysis.slicing import incoming_values
-from ditron_compiler.analysis.words import is_data_word, is_low_half_of_words
+from ditron_compiler.analysis.words import compares_with_zero, is_data_word, is_low_half_of_words
 from ditron_compiler.ir.dialects import arith, cf, ditron, scf, tt
 from ditron_compiler.ir.matchers import defining_op
 from ditron_compiler.ir.pass_base import Pass, PassFailure
@@ -66,13 +66,16 @@ class Skeletonize(Pass):
             if isinstance(o, ditron.ExpectOp) and o.condition is not None and list(_made_of_floats([o.condition])):
                 _draw(o)
                 self.count("conditions drawn")
+        data_words: set[ir.Operation] = set()
         for instead, is_of_floats in ((0, is_low_half_of_words), (1, is_data_word)):
             for o in [o for o in operations(op) if is_of_floats(o)]:
+                if instead:
+                    data_words = _read_until_not_zero(operations(op))
                 with o.location, ir.InsertionPoint(o):
                     o.results[0].replace_all_uses_with(arith.constant(o.results[0].type, instead))
                 self.count("words without floats")
         every = operations(op)
-        _check(every)
+        _check(every, data_words)
         for function in functions(op):
             self._drop_floats(function)
 
@@ -126,10 +129,35 @@ def _draw(expect: ditron.ExpectOp) -> None:
     expect.erase()
 
 
-def _check(every: list[ir.Operation]) -> None:
-    """Emit an error where what stays depends on floating-point data."""
+def _read_until_not_zero(every: list[ir.Operation]) -> set[ir.Operation]:
+    """Loads that a comparison with 0 is of, and nothing else: of data words."""
+    return set().union(*(_loads(op.operands[0]) for op in every if compares_with_zero(op)))
+
+
+def _loads(value: ir.Value) -> set[ir.Operation]:
+    """The loads whose result a value is, carried by loops or not; none if it is anything else, too."""
+    found: set[ir.Operation] = set()
+    seen: set[ir.Value] = set()
+    worklist = [value]
+    while worklist:
+        value = worklist.pop()
+        if value in seen:
+            continue
+        seen.add(value)
+        op = defining_op(value)
+        if isinstance(op, ditron.LdOp):
+            found.add(op)
+        elif incoming := incoming_values(value):
+            worklist += incoming
+        else:
+            return set()
+    return found
+
+
+def _check(every: list[ir.Operation], data_words: Set[ir.Operation]) -> None:
+    """Emit an error where what stays depends on floating-point data, or on ``data_words`` that are loaded."""
     wrong = False
-    for value in _made_of_floats([value for op in every for value in _needed(op)]):
+    for value in _made_of_floats([value for op in every for value in _needed(op)], data_words):
         op = defining_op(value)
         op.emit_error(
             f"what the kernel does depends on floating-point data, by the {element_type(value.type)} that "
@@ -140,8 +168,10 @@ def _check(every: list[ir.Operation]) -> None:
         raise PassFailure
 
 
-def _made_of_floats(values: list[ir.Value]) -> Iterator[ir.Value]:
-    """What ``values`` depend on and an operation makes of floats: comparisons, conversions."""
+def _made_of_floats(values: list[ir.Value], data_words: Set[ir.Operation] = frozenset()) -> Iterator[ir.Value]:
+    """What ``values`` depend on and an operation makes of floats: comparisons, conversions, and ``data_words`` that are
+    loaded, of which is only known that they are not 0.
+    """
     worklist = list(values)
     seen: set[ir.Value] = set()
     while worklist:
@@ -156,6 +186,10 @@ def _made_of_floats(values: list[ir.Value]) -> Iterator[ir.Value]:
             op is not None and any(is_float(operand.type) for operand in op.operands) and not isinstance(op, tt.LoadOp)
         ):
             yield value
+        elif op in data_words:
+            yield value
+        elif op is not None and compares_with_zero(op) and not data_words.isdisjoint(_loads(op.operands[0])):
+            continue
         elif op is not None:
             worklist += op.operands
 

@@ -115,6 +115,34 @@ tt.func public @shared_half(%p: !tt.ptr<bf16>, %box: !tt.ptr<i64>, %rows: i32, %
   tt.return
 }
 
+// Words that came, and of which more is used than that they are there.
+tt.func public @decides_by_data_words(%p: !tt.ptr<f32>, %box: !tt.ptr<i32>, %sig: !tt.ptr<i64>, %v: i64, %r: i32) {
+  %c0 = arith.constant 0 : i32
+  %c1 = arith.constant 1 : i32
+  %x = tt.load %p : !tt.ptr<f32>
+  %bits = tt.bitcast %x : f32 -> i32
+  %is_zero = arith.cmpi eq, %bits, %c0 : i32
+  %word = arith.select %is_zero, %c1, %bits : i32
+  ditron.st %box, %word scope node : !tt.ptr<i32>
+  // expected-error@+1 {{by the i32 that 'ditron.ld' makes of it}}
+  %first = ditron.ld %box scope node : !tt.ptr<i32>
+  %came = scf.while (%w = %first) : (i32) -> i32 {
+    %missing = arith.cmpi eq, %w, %c0 : i32
+    scf.condition(%missing) %w : i32
+  } do {
+  ^bb0(%w: i32):
+    // expected-error@+1 {{by the i32 that 'ditron.ld' makes of it}}
+    %again = ditron.ld %box scope node : !tt.ptr<i32>
+    scf.yield %again : i32
+  }
+  %low = arith.andi %came, %c1 : i32
+  %odd = arith.cmpi ne, %low, %c0 : i32
+  scf.if %odd {
+    ditron.notify %sig set %v on %r : !tt.ptr<i64>
+  }
+  tt.return
+}
+
 // A word of a float that may be 0: whether it is there depends on data.
 tt.func public @word_that_may_be_zero(%p: !tt.ptr<f32>, %box: !tt.ptr<i32>) {
   %c0 = arith.constant 0 : i32

@@ -1,4 +1,4 @@
-"""Words: elements of any width, sent from registers beside a flag (ditron/kernels/words.py)."""
+"""Words: elements of any width, sent from registers, beside a flag or alone (ditron/kernels/words.py)."""
 
 import importlib
 import re
@@ -16,6 +16,7 @@ from ditron.kernels.all_gather import ll_gather_program
 from ditron.kernels.all_reduce import ll_program, two_shot_ll_program
 from ditron.kernels.all_reduce_rms_norm import ll_rms_norm_program, two_shot_ll_rms_norm_program
 from ditron.kernels.all_to_all import ll_all_to_all_program
+from ditron.kernels.gemm_ar import can_be_fused
 from ditron.kernels.gemm_ar_small import fused_schedule, gemm_ar_row_program, gemm_ar_small_program
 from ditron.kernels.reduce_scatter import ll_scatter_program
 from ditron.kernels.words import elements_of, load_words, places_of
@@ -119,15 +120,12 @@ def gpu_group(ranks, has_nvlink=True):
     )
 
 
-def test_few_rows_without_nvlink_are_words():
-    """Packets of 128 bytes would arrive in pieces."""
+def test_few_rows_are_gathered_as_words_or_packets():
     a = torch.empty(16, 8192, dtype=torch.bfloat16)
-    found = split_k_schedule(gpu_group(2, has_nvlink=False), 32, 3584, a, {})
+    found = split_k_schedule(gpu_group(2), 32, 3584, a, {})
     assert (found["protocol"], found["gather_block"]) == ("ll", 256)
     found = split_k_schedule(gpu_group(2), 32, 3584, a, {"protocol": "ll128"})
     assert (found["protocol"], found["gather_block"]) == ("ll128", 960)
-    found = split_k_schedule(gpu_group(2), 32, 3584, a, {})
-    assert (found["protocol"], found["gather_block"]) == ("ll", 256)
 
 
 @pytest.mark.parametrize(
@@ -141,6 +139,8 @@ def test_few_rows_without_nvlink_are_words():
         (8, 32, {}, ("ll", (64, 256))),
         (8, 64, {}, ("two_shot_ll", (64, 128))),
         (4, 16, {"rows": 64, "protocol": "ll"}, ("ll", (64, 128))),
+        (4, 32, {"block": (32, 128)}, ("ll", (32, 128))),
+        (4, 32, {"num_warps": 8}, ("ll", (64, 256))),
     ],
 )
 def test_schedules_of_few_rows_and_their_sum(ranks, M, given, expected):
@@ -151,11 +151,17 @@ def test_schedules_of_few_rows_and_their_sum(ranks, M, given, expected):
 @pytest.mark.parametrize(
     "ranks, M, given, says",
     [
-        (2, 16, {"block": (16, 256), "num_warps": 16}, "16 rows and 16 columns is too small for 512 threads, each of"),
-        (1, 16, {"num_warps": 8}, "16 rows and 64 columns is too small for 256 threads, each of which has words"),
-        (4, 16, {"protocol": "two_shot_ll"}, "too small for 128 threads, each of which has words of protocol='two_sh"),
+        (
+            2,
+            16,
+            {"block": (16, 256), "num_warps": 16},
+            "64 words of 2 ranks is too small for 512 threads by protocol='ll'",
+        ),
+        (1, 16, {"num_warps": 8}, "a tile of 256 words of 1 ranks is too small for 256 threads by protocol='ll'"),
+        (4, 16, {"protocol": "two_shot_ll"}, "too small for 128 threads by protocol='two_shot_ll': give more rows="),
         (3, 64, {"protocol": "two_shot_ll"}, "protocol='two_shot_ll' is of 1, 2, 4 or 8 ranks, got 3: give 'll'"),
-        (3, 128, {}, "algorithm='fused' does not take 128 rows of 3 ranks, which do not fit the registers"),
+        (3, 128, {}, "a tile of 2048 words of 3 ranks does not fit the registers of 128 threads: give fewer rows="),
+        (3, 16, {"rows": 128}, "does not fit the registers of 128 threads: give fewer rows=, a narrower block="),
     ],
 )
 def test_tiles_that_cannot_be_exchanged(ranks, M, given, says):
@@ -198,6 +204,15 @@ def test_sums_of_what_floats_can_be(dtype):
             assert torch.equal(got.nan_to_num(nan=7.0), values.repeat(129).nan_to_num(nan=7.0)), algorithm
 
     run(main, ranks=2)
+
+
+def test_a_schedule_without_an_algorithm():
+    """It is that of the kernel that would run: of the fused one as long as it takes the rows, of an all-reduce behind."""
+    assert [can_be_fused(ranks, M) for ranks, M in ((4, 128), (4, 129), (2, 64), (2, 65), (6, 32), (6, 64))] == [
+        *(True, False),
+        *(True, False),
+        *(True, False),
+    ]
 
 
 def test_one_row_takes_no_schedule_of_a_table(monkeypatch):

@@ -11,9 +11,9 @@ import torch
 
 import ditron
 from ditron import machines, sim
-from ditron.calibration import measuring
+from ditron.calibration import measuring, programs
 from ditron.calibration.fit import fit
-from ditron.calibration.probes import HELD_OUT, PROBES, Probe, left_out, predicted_us
+from ditron.calibration.probes import HELD_OUT, PROBES, Probe, Rank, left_out, predicted_us
 from ditron.cli import main
 from ditron.machines import FIELDS
 from ditron_compiler.errors import DitronError
@@ -275,3 +275,28 @@ def test_what_a_gpu_cannot_run_is_left_out():
     assert left_out(probes["tma.store_per_sm"], machines.load("l20x8-pcie"), 2, 90) == "l20x8-pcie has none"
     assert left_out(probes["tma.store_per_sm"], BASE, 1, 90) == "a single GPU has no link"
     assert not left_out(probes["tma.store_per_sm"], BASE, 2, 90)
+
+
+@pytest.mark.parametrize("protocol, block", [("ll", 512), ("ll128", 960)])
+def test_the_sum_by_packets_that_latencies_are_found_of(protocol, block):
+    """With a last block that is not full, too."""
+
+    def main():
+        rank = ditron.init().rank
+        x, out = torch.arange(2048.0) + rank, torch.zeros(2048)
+        programs.packet_sum_program(x, out, protocol=protocol, block=block)
+        assert torch.equal(out, 2 * torch.arange(2048.0) + 1)
+
+    sim.run(main, ranks=2)
+
+
+@pytest.mark.parametrize("number", ["latency.peer", "latency.fence", "packets.ll128_latency"])
+def test_probes_of_small_messages_run(number):
+    """Those too whose time the clock does not say."""
+    (probe,) = (probe for probe in PROBES if probe.number == number)
+
+    def main():
+        group = ditron.init()
+        probe.prepare(Rank(group.sms, group.num_ranks, lambda *shape, dtype: torch.ones(shape, dtype=dtype)))()
+
+    sim.run(main, ranks=2)

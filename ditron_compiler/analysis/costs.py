@@ -10,7 +10,7 @@ from dataclasses import dataclass
 from ditron_compiler import ir
 from ditron_compiler.analysis.alias import POINTER_ARITHMETIC, underlying_objects
 from ditron_compiler.analysis.slicing import backward_slice
-from ditron_compiler.ir.dialects import ditron, scf, tt
+from ditron_compiler.ir.dialects import arith, ditron, scf, tt
 from ditron_compiler.ir.dialects.ditron import Cost
 from ditron_compiler.ir.matchers import defining_op, is_function_argument
 
@@ -187,12 +187,22 @@ def _differs_by_program(load: ir.Operation) -> bool:
 
 
 def _remote_place(pointer: ir.Value) -> ir.Value | None:
-    """A scalar pointer into the memory of another rank that ``pointer`` is computed from; None: this rank's."""
-    if all(origin.rank is None for origin in underlying_objects(pointer)):
+    """A scalar pointer into the memory of another rank that ``pointer`` is computed from; None: this rank's.
+
+    Of pointers that are chosen element by element, all count as the first that is another rank's.
+    """
+    if not _may_be_remote(pointer):
         return None
     while ir.RankedTensorType.isinstance(pointer.type) or isinstance(defining_op(pointer), tt.MakeTensorDescOp):
         op = defining_op(pointer)
+        if isinstance(op, arith.SelectOp):
+            pointer = op.true_value if _may_be_remote(op.true_value) else op.false_value
+            continue
         if not isinstance(op, (*POINTER_ARITHMETIC, ditron.ConsumeTokenOp, tt.MakeTensorDescOp)):
             return None  # a tensor of ranks, or carried by a loop
         pointer = op.operands[0]
     return pointer if "!tt.ptr" in str(pointer.type) else None
+
+
+def _may_be_remote(pointer: ir.Value) -> bool:
+    return any(origin.rank is not None for origin in underlying_objects(pointer))

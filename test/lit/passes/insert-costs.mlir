@@ -198,3 +198,28 @@ tt.func @streamed(%a: !tt.tensordesc<tensor<128x64xbf16>>, %p: tensor<64x128x!tt
   }
   tt.return
 }
+
+// Pointers that are chosen element by element count as those of the other rank.
+// CHECK-LABEL: tt.func public @chosen(
+tt.func public @chosen(%p: !tt.ptr<i64>, %r: i32, %v: tensor<64xi64>, %n: tensor<64xi32>) {
+  // CHECK: %[[FAR:.*]] = ditron.symm_at
+  // CHECK: ditron.spend store %{{.*}} at %[[FAR]] : !tt.ptr<i64>
+  // CHECK-NEXT: ditron.st
+  // CHECK: ditron.spend store %{{.*}} at %[[FAR]] : !tt.ptr<i64>
+  // CHECK-NEXT: ditron.st
+  // CHECK: ditron.spend store %{{[a-z0-9_]+$}}
+  // CHECK-NEXT: ditron.st
+  %at = tt.make_range {end = 64 : i32, start = 0 : i32} : tensor<64xi32>
+  %far = ditron.symm_at %p on %r : !tt.ptr<i64>
+  %theirs = tt.splat %far : !tt.ptr<i64> -> tensor<64x!tt.ptr<i64>>
+  %own = tt.splat %p : !tt.ptr<i64> -> tensor<64x!tt.ptr<i64>>
+  %travels = arith.cmpi slt, %at, %n : tensor<64xi32>
+  %first = arith.select %travels, %theirs, %own : tensor<64xi1>, tensor<64x!tt.ptr<i64>>
+  %to = tt.addptr %first, %at : tensor<64x!tt.ptr<i64>>, tensor<64xi32>
+  ditron.st %to, %v scope node : tensor<64x!tt.ptr<i64>>
+  %second = arith.select %travels, %own, %first : tensor<64xi1>, tensor<64x!tt.ptr<i64>>
+  ditron.st %second, %v scope node : tensor<64x!tt.ptr<i64>>
+  %third = arith.select %travels, %own, %own : tensor<64xi1>, tensor<64x!tt.ptr<i64>>
+  ditron.st %third, %v scope node : tensor<64x!tt.ptr<i64>>
+  tt.return
+}

@@ -104,6 +104,14 @@ def test_words_take_one_way_and_what_links_take(operator, algorithm, kilobytes, 
     assert 0.75 < predicted / measured < 1.1
 
 
+@pytest.mark.parametrize("M, protocol, measured", [(16, "ll", 20.6), (64, "ll", 29.5), (64, "two_shot_ll", 24.4)])
+def test_products_that_exchange_words(M, protocol, measured):
+    """As above, where a word's rank is chosen element by element."""
+    problem, options = Problem("gemm_ar", "bf16", 4, M, 8192, 3584), {"algorithm": "fused", "protocol": protocol}
+    predicted = Predictor(machines.load("h200x4"))(problem, options)
+    assert 0.85 < predicted.us / measured < 1.1 and predicted.path["store"] > 1
+
+
 def test_the_outlook():
     """On links that are slow, communication is exposed, and nothing else helps; on fast ones, tensor cores do."""
     slow, fast = (machines.load("h200x2").with_changes([f"link={rate}"]) for rate in (20, 2000))

@@ -205,7 +205,7 @@ def two_shot_ll_kernel(x_ptr, out_ptr, parts_ptr, sums_ptr, n, kept, epoch, WORD
 
 @ditron.program(
     example={"x": "bf16[1048576]", "out": "bf16[1048576]", "capacity": 1048576, "num_ranks": 4},
-    sample_args=lambda ranks: {"x": "bf16[200]", "out": "bf16[200]", "capacity": 256, "num_ranks": ranks, "block": 32},
+    sample_args=lambda ranks: {"x": "bf16[100]", "out": "bf16[100]", "capacity": 128, "num_ranks": ranks, "block": 16},
     max_nodes=1,
 )
 def two_shot_ll_program(x, out, capacity, *, num_ranks, block=256):

@@ -188,6 +188,13 @@ def exchange_data(x, boxes, out, epoch, WAY: tl.constexpr, WORDS: tl.constexpr):
             while tl.max(((received == 0) & (at < WORDS // 2)).to(tl.int32)) != 0:
                 received = dl.ld(box, scope="node")
             dl.st(box, tl.zeros_like(received), scope="node")
+        elif WAY == "another":
+            first = dl.ld(box + tl.zeros((WORDS,), tl.int32), scope="node")
+            received = dl.ld(box, scope="node")
+            while tl.max((first == 0).to(tl.int32)) != 0:
+                first = dl.ld(box + tl.zeros((WORDS,), tl.int32), scope="node")
+                received = dl.ld(box, scope="node")
+            dl.st(box, tl.zeros_like(received), scope="node")
         elif WAY == "first":
             first = dl.ld(box + tl.zeros((WORDS,), tl.int32), scope="node")
             while tl.max((first == 0).to(tl.int32)) != 0:
@@ -230,7 +237,7 @@ def test_data_words_that_are_wrong(way, kind):
     assert kind in {finding.kind for finding in report.findings}, str(report)
 
 
-@pytest.mark.parametrize("way", ["any", "some", "first", "decides"])
+@pytest.mark.parametrize("way", ["any", "some", "another", "first", "decides"])
 def test_data_words_that_are_not_followed(way):
     """Of which some are used that no loop has waited for; and a kernel that decides by what came."""
     report = report_of_data(way, [(2, None)])

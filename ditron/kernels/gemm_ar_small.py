@@ -40,7 +40,7 @@ __all__ = ["fused_candidates", "fused_schedule", "gemm_ar_row_program", "gemm_ar
 
 @ditron.jit
 def words_of_tile(acc, DTYPE: tl.constexpr):
-    """``acc`` [columns, rows] as data words [w], column by column; a word has rows of a column behind each other."""
+    """``acc`` [columns, rows] as data words [w], a word with two or four rows of a column; columns change fastest."""
     BN: tl.constexpr = acc.shape[0]
     PER: tl.constexpr = elements_of_word(DTYPE, 64)
     words = words_of(tl.reshape(acc.to(DTYPE), (BN, acc.shape[1] // PER, PER)), 64)

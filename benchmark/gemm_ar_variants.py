@@ -3,7 +3,7 @@
     torchrun --nproc-per-node 2 benchmark/gemm_ar_variants.py --rows 1 16 64 --json variants.json
     torchrun --nproc-per-node 4 benchmark/gemm_ar_variants.py --rows 16 --no-variants --schedules protocol=ll
 
-Beside the operator, cuBLAS, NCCL and torch's all-reduces: its kernel as it was with packets; without its exchange
+Beside the operator, cuBLAS, NCCL and torch's all-reduces: the operator's former kernel, by packets; without exchange
 (``alone``); with several tiles of a program, each sent before the next one's weight is read (``tiles``); with
 programmatic dependent launch, where a call asks the L2 cache for the first columns of the weight during the exchange of
 the one before (``prefetch`` columns, -1: none). ``--schedules``: the operator's one kernel, with each of these.

@@ -226,8 +226,8 @@ def two_shot_ll_program(x, out, capacity, *, num_ranks, block=256):
 #: Up to so many bytes sent by each rank, everybody adds everything, where they are not words (docs/results/links.md).
 ONE_SHOT_BYTES = 2 << 20
 
-#: Tensors of up to so many bytes, ranks that NVLink links add by words, the fastest of all that were measured
-#: (docs/results/links.md): places in a tensor are counted in 32 bits.
+#: Ranks that NVLink links all-reduce tensors of up to so many bytes by words, which are the fastest of all that were
+#: measured (docs/results/links.md): places in a tensor are counted in 32 bits.
 WORDS_BYTES = 1 << 30
 
 

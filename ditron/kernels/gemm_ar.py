@@ -12,14 +12,19 @@ from ditron.distributed.torch_groups import AnyGroup
 from ditron.kernels.all_gather import all_gather
 from ditron.kernels.all_reduce import all_reduce, all_reduce_candidates
 from ditron.kernels.dispatch import SCALING, torch_operator
-from ditron.kernels.gemm_ar_small import fused_candidates, fused_schedule, gemm_ar_small_program, protocols_for
+from ditron.kernels.gemm_ar_small import (
+    fused_candidates,
+    fused_schedule,
+    gemm_ar_small_program,
+    is_schedule_of_fused,
+    protocols_for,
+)
 from ditron.kernels.gemm_rs import gemm_rs
 from ditron.kernels.nccl import run_by_nccl
 from ditron.kernels.operands import aligned, in_group, matrices, result, weight_layout
 from ditron.kernels.repeated import repeatable, run_step
 from ditron.kernels.scales import scaled_product, scales_of
 from ditron.kernels.schedules import (
-    check_schedule,
     check_tile_rows,
     fits_tile_kernel,
     overlaps,
@@ -42,13 +47,7 @@ def is_fused(ranks: int, rows: int, nbytes: int) -> bool:
     """Whether one kernel computes and exchanges ``rows`` where nothing is measured: in one shot, ``nbytes``."""
     if "two_shot_ll" in protocols_for(rows, ranks):
         return rows <= TWO_SHOT_ROWS
-    return can_be_fused(ranks, rows) and (ranks == 2 or nbytes <= FUSED_BYTES)
-
-
-def can_be_fused(ranks: int, rows: int) -> bool:
-    """Whether one kernel takes ``rows`` where its schedule is named, and no algorithm."""
-    protocols = protocols_for(rows, ranks)
-    return bool(protocols) and rows <= (TWO_SHOT_ROWS if "two_shot_ll" in protocols else FUSED_ROWS)
+    return bool(protocols_for(rows, ranks)) and rows <= FUSED_ROWS and (ranks == 2 or nbytes <= FUSED_BYTES)
 
 
 def gemm_ar_rule(problem: Problem) -> Rule:
@@ -149,15 +148,14 @@ def gemm_ar(
             sent = 2 * sent_bytes(group, summed) / group.num_ranks
             run_by_nccl("gemm_ar", group, sent, summed, lambda by: dist.all_reduce(summed, group=by))
             return out
-        sent = sent_bytes(group, out)
-        is_chosen = can_be_fused(group.num_ranks, M) if schedule else is_fused(group.num_ranks, M, sent)
+        is_chosen = is_schedule_of_fused(schedule)
+        if not is_chosen and "block" not in schedule:  # which would be a collective's
+            is_chosen = is_fused(group.num_ranks, M, sent_bytes(group, out))
         if algorithm == "fused" or algorithm is None and is_chosen:
             weight, b_is_kn = weight_layout(b)
             if scales is None and fits_tile_kernel(group, a, weight):
                 program, chosen = fused_schedule(M, b_is_kn, group, schedule)
-                check_schedule("gemm_ar", schedule, program)
                 if program is gemm_ar_small_program:
-                    chosen["b_is_kn"] = b_is_kn
                     check_tile_rows("gemm_ar", chosen["rows"], M)
                 run_step(program, a, weight, out, **chosen)
                 return out
@@ -168,13 +166,17 @@ def gemm_ar(
                 )
         # The sum is scattered under the product, and gathered, where hiding it pays.
         part = out[: M // group.num_ranks]
-        how = algorithm if algorithm in (None, "overlapped", "sequential") else "sequential"
+        how = algorithm if algorithm in (None, "overlapped") else "sequential"
+        if algorithm is None and schedule:  # of the all-reduce behind the product
+            how = "sequential"
         operands = (a, part) if scales is None else (a, b, part)
         nbytes = sent_bytes(group, part)
         if M % group.num_ranks == 0 and overlaps("gemm_ar", group, how, nbytes, *operands, scales=scales):
             if schedule:
                 named = ", ".join(f"{name}=" for name in schedule)
-                raise DitronError(f"gemm_ar: {M} rows are overlapped, which has no schedule: leave {named} out")
+                raise DitronError(
+                    f"gemm_ar: algorithm='overlapped' has no schedule: leave {named} out, or name 'sequential'"
+                )
             return all_gather(gemm_rs(a, b, algorithm=algorithm, **scaling), out=out)
         if algorithm in ("overlapped", "sequential"):
             algorithm = None

@@ -17,6 +17,7 @@ import ditron.host as dh
 import ditron.language as dl
 from ditron._program.program import Program
 from ditron.distributed.group import Group
+from ditron.kernels.schedules import check_schedule
 from ditron.kernels.tiles import row_product
 from ditron.kernels.words import (
     WORDS_OF_THREAD,
@@ -278,14 +279,21 @@ def tile_rows(M: int) -> int:
     return max(16, triton.next_power_of_2(M))
 
 
+def is_schedule_of_fused(given: Options) -> bool:
+    """Whether a schedule can only be of the fused kernel, and of no collective."""
+    return bool(given.keys() & {"protocol", "rows", "stages"}) or isinstance(given.get("block"), tuple)
+
+
 def fused_schedule(M: int, b_is_kn: bool, group: Group, given: Options) -> tuple[Program, Options]:
     """The program for ``M`` rows and its keyword arguments: ``given``, and others.
 
-    Raises DitronError for a tile that cannot be exchanged.
+    Raises DitronError for what is no schedule of it, and for a tile that cannot be exchanged.
     """
     if M == 1 and not b_is_kn and "rows" not in given:
+        check_schedule("gemm_ar", given, gemm_ar_row_program)
         chosen = {"num_ranks": group.num_ranks} | ({"block": (32, 32)} if group.small_shapes else {})
         return gemm_ar_row_program, chosen | given
+    check_schedule("gemm_ar", given, gemm_ar_small_program)
     rows = given.get("rows", tile_rows(M))
     block, stages = ((64, 256), 4) if rows <= 32 else ((64, 128), 6 if rows <= 64 else 4)
     chosen = {
@@ -293,32 +301,33 @@ def fused_schedule(M: int, b_is_kn: bool, group: Group, given: Options) -> tuple
         "rows": rows,
         "block": (32, 32) if group.small_shapes else block,
         "stages": stages,
+        "b_is_kn": b_is_kn,
     } | given
     columns, threads = chosen["block"][0], 32 * chosen.get("num_warps", 4)
-    found = protocols_for(rows, group.num_ranks, columns, threads)
-    chosen.setdefault("protocol", next(iter(found), "ll"))
-    _check_exchange(chosen["protocol"], rows * columns // 4, threads, group)
+    if "protocol" not in given:
+        found = protocols_for(rows, group.num_ranks, columns, threads)
+        if not found and not group.is_sim:
+            raise DitronError(
+                f"gemm_ar: {threads} threads cannot exchange a tile of {rows} rows and {columns} columns with "
+                f"{group.num_ranks - 1} others: name another block=, rows= or num_warps=, or no algorithm and schedule"
+            )
+        chosen["protocol"] = next(iter(found), "ll")
+    _check_exchange(chosen["protocol"], rows, columns, threads, group)
     return gemm_ar_small_program, chosen
 
 
-def _check_exchange(protocol: str, words: int, threads: int, group: Group) -> None:
-    """Raise DitronError for a tile of ``words`` that ``threads`` of a GPU, or so many ranks, cannot exchange."""
-    ranks = group.num_ranks
-    what = f"gemm_ar: a tile of {words} words of {ranks} ranks"
+def _check_exchange(protocol: str, rows: int, columns: int, threads: int, group: Group) -> None:
+    """Raise DitronError for a protocol by which a tile cannot be exchanged: its threads have too few words."""
+    words, ranks = rows * columns // 4, group.num_ranks
     if protocol == "two_shot_ll" and ranks & (ranks - 1):
         raise DitronError(f"gemm_ar: protocol='two_shot_ll' is of 1, 2, 4 or 8 ranks, got {ranks}: give 'll'")
-    if group.is_sim:
-        return
-    polled = max(triton.next_power_of_2(ranks), 2) * words // threads
-    if protocol == "two_shot_ll" and not adds_parts(words, ranks, threads) or polled < WORDS_OF_THREAD:
+    is_enough = max(triton.next_power_of_2(ranks), 2) * words >= WORDS_OF_THREAD * threads
+    if protocol == "two_shot_ll":
+        is_enough = adds_parts(words, ranks, threads)
+    if not is_enough and not group.is_sim:
         raise DitronError(
-            f"{what} is too small for {threads} threads by protocol={protocol!r}: give more rows=, a wider block= or "
-            "fewer num_warps="
-        )
-    if protocol == "ll" and polled > MOST_WORDS:
-        raise DitronError(
-            f"{what} does not fit the registers of {threads} threads: give fewer rows=, a narrower block= or more "
-            "num_warps=, or leave algorithm='fused' out"
+            f"gemm_ar: a tile of {rows} rows and {columns} columns is too small for {threads} threads to exchange by "
+            f"protocol={protocol!r}: give more rows=, a wider block= or fewer num_warps="
         )
 
 

@@ -139,8 +139,9 @@ def send_words(ptrs, value, epoch):
 
 @ditron.jit
 def send_data_words(ptrs, value):
-    """As :func:`send_words`, 64 bits of floats as data words.
+    """Store 64 bits of floats to each of a tensor of pointers into a peer's box, from registers, as data words.
 
+    As of :func:`send_words`, send one for each thread, or more.
     They are stored inverted, so that those of 0.0 are not 0; two fp32 or four bf16 NaNs of nothing but ones become
     other NaNs.
     """

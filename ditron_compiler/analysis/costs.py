@@ -189,7 +189,8 @@ def _differs_by_program(load: ir.Operation) -> bool:
 def _remote_place(pointer: ir.Value) -> ir.Value | None:
     """A scalar pointer into the memory of another rank that ``pointer`` is computed from; None: this rank's.
 
-    Of pointers that are chosen element by element, all count as the first that is another rank's.
+    Of pointers that are chosen element by element, all count as the first that is another rank's: no less than what
+    passes links in all, and for one link an upper bound.
     """
     if not _may_be_remote(pointer):
         return None

@@ -152,7 +152,11 @@ class Atomics:
             return UNKNOWN
         if kinds := machine.contents.kinds_of_words(pointer):
             if site.get("data", "") and not site.get("waited", ""):
-                self._unfollowed(number, "words are used before a loop has seen that all of them are there")
+                self._unfollowed(
+                    number,
+                    "it is not seen that a loop waits for all of these words: write "
+                    "`while tl.max((words == 0).to(tl.int32)) != 0` around their load",
+                )
             if kinds - {site.get("reads_words", "")}:
                 return UNKNOWN
         size = site.itemsize

@@ -10,7 +10,7 @@ from ditron_compiler.ir.dialects import arith, ditron, scf, tt
 from ditron_compiler.protocol.effects import effect_of
 from ditron_compiler.protocol.ir_values import constant
 
-__all__ = ["Poll", "loop_of_looks", "poll_of", "tests_every_element"]
+__all__ = ["Poll", "loop_of_looks", "poll_of", "waits_for_words"]
 
 _KEEP_WITH_ZERO = (tt.RMWOp.ADD, tt.RMWOp.OR, tt.RMWOp.XOR)
 _CASTS = (arith.ExtSIOp, arith.ExtUIOp, arith.TruncIOp)
@@ -51,31 +51,54 @@ def poll_of(loop: scf.WhileOp) -> Poll | None:
     return None
 
 
-def tests_every_element(loop: ir.Operation, tensor: ir.Value) -> bool:
-    """Whether a ``while`` loop goes on as long as a comparison holds for any element of a tensor that it carries."""
+def waits_for_words(loop: ir.Operation, words: ir.Value) -> bool:
+    """Whether a ``while`` loop goes on as long as any of the words (words.py) that it carries is not there.
+
+    That is 0 for data words, and another high half than a given one for flagged words.
+    """
     if not isinstance(loop, scf.WhileOp):
         return False
     compare = loop_condition(loop.regions[0].blocks[0]).owner
-    if not isinstance(compare, arith.CmpIOp) or compare.predicate not in (_P.ne, _P.sgt) or not _is_zero(compare.rhs):
+    if not isinstance(compare, arith.CmpIOp):
         return False
-    value, is_any = compare.lhs, False
+    if not ir.RankedTensorType.isinstance(words.type):
+        return _is_missing(compare, words, True)
+    if not _is_zero(compare.rhs) or compare.predicate not in (_P.ne, _P.sgt, _P.eq):
+        return False
+    goes_on_while_any = compare.predicate is not _P.eq  # is missing, else while not all are there
+    value, is_reduced = compare.lhs, False
     while isinstance(value.owner, (*_CASTS, tt.ReshapeOp, tt.ReduceOp)):
         if isinstance(value.owner, tt.ReduceOp):
-            if not _is_any(value.owner):
+            if not _combines(value.owner, *(_ANY if goes_on_while_any else _ALL)):
                 return False
-            is_any = True
+            is_reduced = True
         value = value.owner.operands[0]
-    if not is_any or not isinstance(value.owner, arith.CmpIOp):
-        return False
-    value = value.owner.lhs
-    while isinstance(value.owner, (*_CASTS, arith.ShRSIOp, arith.ShRUIOp)):
-        value = value.owner.operands[0]
-    return value == tensor
+    return is_reduced and _is_missing(value.owner, words, goes_on_while_any)
 
 
-def _is_any(reduce: tt.ReduceOp) -> bool:
+_ANY = (arith.MaxSIOp, arith.OrIOp, arith.AddIOp)
+_ALL = (arith.MinSIOp, arith.AndIOp)
+
+
+def _combines(reduce: tt.ReduceOp, *classes: type) -> bool:
     body = list(reduce.regions[0].blocks[0].operations)
-    return len(reduce.operands) == 1 and len(body) == 2 and isinstance(body[0], (arith.MaxSIOp, arith.OrIOp))
+    return len(reduce.operands) == 1 and len(body) == 2 and isinstance(body[0], classes)
+
+
+def _is_missing(compare: ir.Operation, words: ir.Value, missing: bool) -> bool:
+    """Whether a comparison says of each of ``words`` whether it is ``missing``, or whether it is there."""
+    if not isinstance(compare, arith.CmpIOp):
+        return False
+    value, is_flagged = compare.lhs, False
+    while isinstance(value.owner, (*_CASTS, arith.ShRSIOp, arith.ShRUIOp)):
+        is_flagged |= not isinstance(value.owner, _CASTS)
+        value = value.owner.operands[0]
+    if value != words or not is_flagged and not _is_zero(compare.rhs):
+        return False
+    is_one = not ir.RankedTensorType.isinstance(words.type) or isinstance(
+        compare.rhs.owner, (tt.SplatOp, arith.ConstantOp)
+    )
+    return is_one and compare.predicate is (_P.ne if is_flagged == missing else _P.eq)
 
 
 def loop_of_looks(read: ir.Operation) -> ir.Operation | None:

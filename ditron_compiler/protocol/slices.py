@@ -8,7 +8,7 @@ from ditron_compiler import ir
 from ditron_compiler.analysis.words import compares_with_zero, is_data_word, is_low_half_of_words, shifts_out_low_half
 from ditron_compiler.ir.dialects import cf, ditron, scf, tt
 from ditron_compiler.protocol.effects import effect_of
-from ditron_compiler.protocol.polls import tests_every_element
+from ditron_compiler.protocol.polls import waits_for_words
 
 __all__ = ["BackwardSlice"]
 
@@ -116,16 +116,13 @@ class BackwardSlice:
         return True
 
     def is_waited_for(self, value: ir.Value) -> bool:
-        """Whether the value, what a load reads, is used only when a ``while`` loop has seen it all, or is a scalar."""
-        if not ir.RankedTensorType.isinstance(value.type):
-            return True
+        """Whether the words that a load reads are only used behind a loop that waits until all of them are there."""
         users, passed_to = self._find_users()
         if not all(isinstance(op, (scf.WhileOp, scf.YieldOp)) for op in users.get(value, ())):
             return False
         targets = passed_to.get(value, ())
         return bool(targets) and all(
-            isinstance(target, ir.BlockArgument) and tests_every_element(target.owner.owner, target)
-            for target in targets
+            isinstance(target, ir.BlockArgument) and waits_for_words(target.owner.owner, target) for target in targets
         )
 
     def _find_users(self) -> tuple[dict[ir.Value, list[ir.Operation]], dict[ir.Value, list[ir.Value]]]:

@@ -7,11 +7,12 @@ from dataclasses import dataclass
 from typing import ClassVar
 
 from ditron_compiler import ir
+from ditron_compiler.analysis.alias import underlying_objects
 from ditron_compiler.analysis.call_graph import functions, operations
 from ditron_compiler.analysis.costs import FLOATS, element_type, is_float
 from ditron_compiler.analysis.divergence import control_operands
 from ditron_compiler.analysis.slicing import incoming_values
-from ditron_compiler.analysis.words import compares_with_zero, is_data_word, is_low_half_of_words
+from ditron_compiler.analysis.words import compares_with_zero, is_data_word, is_low_half_of_words, word_kind
 from ditron_compiler.ir.dialects import arith, cf, ditron, scf, tt
 from ditron_compiler.ir.matchers import defining_op
 from ditron_compiler.ir.pass_base import Pass, PassFailure
@@ -66,11 +67,9 @@ class Skeletonize(Pass):
             if isinstance(o, ditron.ExpectOp) and o.condition is not None and list(_made_of_floats([o.condition])):
                 _draw(o)
                 self.count("conditions drawn")
-        data_words: set[ir.Operation] = set()
+        data_words = _loads_of_data_words(operations(op))
         for instead, is_of_floats in ((0, is_low_half_of_words), (1, is_data_word)):
             for o in [o for o in operations(op) if is_of_floats(o)]:
-                if instead:
-                    data_words = _read_until_not_zero(operations(op))
                 with o.location, ir.InsertionPoint(o):
                     o.results[0].replace_all_uses_with(arith.constant(o.results[0].type, instead))
                 self.count("words without floats")
@@ -129,13 +128,16 @@ def _draw(expect: ditron.ExpectOp) -> None:
     expect.erase()
 
 
-def _read_until_not_zero(every: list[ir.Operation]) -> set[ir.Operation]:
-    """Loads that a comparison with 0 is of, and nothing else: of data words."""
-    return set().union(*(_loads(op.operands[0]) for op in every if compares_with_zero(op)))
+def _loads_of_data_words(every: list[ir.Operation]) -> set[ir.Operation]:
+    """Atomic loads of the buffers that data words are stored to, in this module."""
+    stores = [o for o in every if isinstance(o, ditron.StOp) and word_kind(o.value) == "data"]
+    roots = {origin.root for store in stores for origin in underlying_objects(store.ptr)}
+    loads = [o for o in every if isinstance(o, ditron.LdOp)] if roots else []
+    return {load for load in loads if any(origin.root in roots for origin in underlying_objects(load.ptr))}
 
 
 def _loads(value: ir.Value) -> set[ir.Operation]:
-    """The loads whose result a value is, carried by loops or not; none if it is anything else, too."""
+    """The loads whose result a value is, carried by loops or not; none if it is computed."""
     found: set[ir.Operation] = set()
     seen: set[ir.Value] = set()
     worklist = [value]
@@ -149,7 +151,7 @@ def _loads(value: ir.Value) -> set[ir.Operation]:
             found.add(op)
         elif incoming := incoming_values(value):
             worklist += incoming
-        else:
+        elif not isinstance(op, arith.ConstantOp):
             return set()
     return found
 
@@ -159,10 +161,10 @@ def _check(every: list[ir.Operation], data_words: Set[ir.Operation]) -> None:
     wrong = False
     for value in _made_of_floats([value for op in every for value in _needed(op)], data_words):
         op = defining_op(value)
-        op.emit_error(
-            f"what the kernel does depends on floating-point data, by the {element_type(value.type)} that "
-            f"'{op.name}' makes of it: {_ADVICE}"
-        )
+        made = f"by the {element_type(value.type)} that '{op.name}' makes of it"
+        if isinstance(op, ditron.LdOp):
+            made = "by words of it that are loaded here"
+        op.emit_error(f"what the kernel does depends on floating-point data, {made}: {_ADVICE}")
         wrong = True
     if wrong:
         raise PassFailure

@@ -124,14 +124,14 @@ tt.func public @decides_by_data_words(%p: !tt.ptr<f32>, %box: !tt.ptr<i32>, %sig
   %is_zero = arith.cmpi eq, %bits, %c0 : i32
   %word = arith.select %is_zero, %c1, %bits : i32
   ditron.st %box, %word scope node : !tt.ptr<i32>
-  // expected-error@+1 {{by the i32 that 'ditron.ld' makes of it}}
+  // expected-error@+1 {{by words of it that are loaded here}}
   %first = ditron.ld %box scope node : !tt.ptr<i32>
   %came = scf.while (%w = %first) : (i32) -> i32 {
     %missing = arith.cmpi eq, %w, %c0 : i32
     scf.condition(%missing) %w : i32
   } do {
   ^bb0(%w: i32):
-    // expected-error@+1 {{by the i32 that 'ditron.ld' makes of it}}
+    // expected-error@+1 {{by words of it that are loaded here}}
     %again = ditron.ld %box scope node : !tt.ptr<i32>
     scf.yield %again : i32
   }

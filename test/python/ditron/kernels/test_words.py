@@ -16,7 +16,6 @@ from ditron.kernels.all_gather import ll_gather_program
 from ditron.kernels.all_reduce import ll_program, two_shot_ll_program
 from ditron.kernels.all_reduce_rms_norm import ll_rms_norm_program, two_shot_ll_rms_norm_program
 from ditron.kernels.all_to_all import ll_all_to_all_program
-from ditron.kernels.gemm_ar import can_be_fused
 from ditron.kernels.gemm_ar_small import fused_schedule, gemm_ar_row_program, gemm_ar_small_program
 from ditron.kernels.reduce_scatter import ll_scatter_program
 from ditron.kernels.words import elements_of, load_words, places_of
@@ -141,6 +140,7 @@ def test_few_rows_are_gathered_as_words_or_packets():
         (4, 16, {"rows": 64, "protocol": "ll"}, ("ll", (64, 128))),
         (4, 32, {"block": (32, 128)}, ("ll", (32, 128))),
         (4, 32, {"num_warps": 8}, ("ll", (64, 256))),
+        (8, 64, {"num_warps": 8, "protocol": "ll"}, ("ll", (64, 128))),
     ],
 )
 def test_schedules_of_few_rows_and_their_sum(ranks, M, given, expected):
@@ -151,17 +151,28 @@ def test_schedules_of_few_rows_and_their_sum(ranks, M, given, expected):
 @pytest.mark.parametrize(
     "ranks, M, given, says",
     [
+        (2, 16, {"block": (16, 256), "num_warps": 16}, "512 threads cannot exchange a tile of 16 rows and 16 columns"),
         (
-            2,
+            1,
             16,
-            {"block": (16, 256), "num_warps": 16},
-            "64 words of 2 ranks is too small for 512 threads by protocol='ll'",
+            {"num_warps": 8, "protocol": "ll"},
+            "of 16 rows and 64 columns is too small for 256 threads to exchange",
         ),
-        (1, 16, {"num_warps": 8}, "a tile of 256 words of 1 ranks is too small for 256 threads by protocol='ll'"),
-        (4, 16, {"protocol": "two_shot_ll"}, "too small for 128 threads by protocol='two_shot_ll': give more rows="),
+        (
+            4,
+            16,
+            {"protocol": "two_shot_ll"},
+            "too small for 128 threads to exchange by protocol='two_shot_ll': give more",
+        ),
         (3, 64, {"protocol": "two_shot_ll"}, "protocol='two_shot_ll' is of 1, 2, 4 or 8 ranks, got 3: give 'll'"),
-        (3, 128, {}, "a tile of 2048 words of 3 ranks does not fit the registers of 128 threads: give fewer rows="),
-        (3, 16, {"rows": 128}, "does not fit the registers of 128 threads: give fewer rows=, a narrower block="),
+        (
+            3,
+            128,
+            {},
+            "128 threads cannot exchange a tile of 128 rows and 64 columns with 2 others: name another block=",
+        ),
+        (3, 16, {"rows": 128}, "cannot exchange a tile of 128 rows"),
+        (4, 16, {"block": 256}, "gemm_ar: block must have 2 extents"),
     ],
 )
 def test_tiles_that_cannot_be_exchanged(ranks, M, given, says):
@@ -206,13 +217,35 @@ def test_sums_of_what_floats_can_be(dtype):
     run(main, ranks=2)
 
 
-def test_a_schedule_without_an_algorithm():
-    """It is that of the kernel that would run: of the fused one as long as it takes the rows, of an all-reduce behind."""
-    assert [can_be_fused(ranks, M) for ranks, M in ((4, 128), (4, 129), (2, 64), (2, 65), (6, 32), (6, 64))] == [
-        *(True, False),
-        *(True, False),
-        *(True, False),
-    ]
+@pytest.mark.parametrize(
+    "ranks, M, schedule",
+    [
+        (4, 100, {"block": 256}),  # of the all-reduce
+        (4, 100, {"stages": 3}),
+        (3, 40, {"block": (32, 32)}),
+        (3, 40, {"protocol": "ll"}),
+        (2, 20, {"block": 256}),
+    ],
+)
+def test_a_schedule_without_an_algorithm(ranks, M, schedule):
+    """It is of the fused kernel, or of the all-reduce behind the product."""
+    a, b = data(ranks, M, 32, seed=1).bfloat16(), data(ranks, 64, 32, seed=2).bfloat16()
+
+    def main():
+        rank = ditron.rank()
+        got = kernels.gemm_ar(a[rank].clone(), b[rank].clone(), **schedule)
+        exact = torch.einsum("rmk,rnk->mn", a.double(), b.double())
+        assert (got.double() - exact).abs().max() < 0.05 * exact.abs().max()
+
+    run(main, ranks=ranks)
+
+
+def test_what_is_overlapped_has_no_schedule():
+    a, b = data(4, 32, seed=1).bfloat16(), data(64, 32, seed=2).bfloat16()
+    with pytest.raises(
+        DitronError, match="algorithm='overlapped' has no schedule: leave block= out, or name 'sequential'"
+    ):
+        run(lambda: kernels.gemm_ar(a, b, algorithm="overlapped", block=256), ranks=2)
 
 
 def test_one_row_takes_no_schedule_of_a_table(monkeypatch):

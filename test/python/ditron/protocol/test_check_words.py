@@ -201,6 +201,25 @@ def exchange_data(x, boxes, out, epoch, WAY: tl.constexpr, WORDS: tl.constexpr):
                 first = dl.ld(box + tl.zeros((WORDS,), tl.int32), scope="node")
             received = dl.ld(box, scope="node")
             dl.st(box, tl.zeros_like(received), scope="node")
+        elif WAY == "least":
+            received = dl.ld(box, scope="node")
+            while tl.min((received != 0).to(tl.int32)) == 0:
+                received = dl.ld(box, scope="node")
+            dl.st(box, tl.zeros_like(received), scope="node")
+        elif WAY == "number":
+            received = dl.ld(box, scope="node")
+            while tl.sum((received == 0).to(tl.int32)) != 0:
+                received = dl.ld(box, scope="node")
+            dl.st(box, tl.zeros_like(received), scope="node")
+        elif WAY == "scalars":
+            one = word_box(boxes, sender, ranks, half, WORDS)
+            word = dl.ld(one, scope="node")
+            while word == 0:
+                word = dl.ld(one, scope="node")
+            for i in range(WORDS):
+                tl.store(out + i, (~dl.ld(one + i, scope="node")).to(tl.int32).to(tl.float32, bitcast=True))
+            received = tl.zeros((WORDS,), tl.int64)
+            dl.st(box, received, scope="node")
         else:
             received = receive_data_words(box)
         tl.store(out + at, received.to(tl.int32).to(tl.float32, bitcast=True))
@@ -222,8 +241,10 @@ def report_of_data(way, groups, calls=4):
 
 
 @pytest.mark.parametrize("ranks", [1, 2, 3])
-def test_data_words_are_followed(ranks):
-    report = report_of_data("two halves", [(ranks, None)])
+@pytest.mark.parametrize("way", ["two halves", "least", "number"])
+def test_data_words_are_followed(way, ranks):
+    """By loops that say in other words that all must be there, too."""
+    report = report_of_data(way, [(ranks, None)])
     assert not report.findings and report.is_complete, str(report)
 
 
@@ -237,9 +258,9 @@ def test_data_words_that_are_wrong(way, kind):
     assert kind in {finding.kind for finding in report.findings}, str(report)
 
 
-@pytest.mark.parametrize("way", ["any", "some", "another", "first", "decides"])
+@pytest.mark.parametrize("way", ["any", "some", "another", "first", "scalars", "decides"])
 def test_data_words_that_are_not_followed(way):
     """Of which some are used that no loop has waited for; and a kernel that decides by what came."""
     report = report_of_data(way, [(2, None)])
     assert not report.is_complete, str(report)
-    assert way == "decides" or "words are used before a loop has seen that all of them are there" in str(report)
+    assert way == "decides" or "it is not seen that a loop waits for all of these words" in str(report)

@@ -58,6 +58,21 @@ def _incoming_values_of_argument(value: ir.Value) -> list[ir.Value]:
     return []
 
 
+def reaching_values(value: ir.Value) -> set[ir.Value]:
+    """The values of which ``value`` is one, through any number of selects, ifs and loops: ``value`` itself without."""
+    found: set[ir.Value] = set()
+    seen: set[ir.Value] = set()
+    worklist = [value]
+    while worklist:
+        value = worklist.pop()
+        if value not in seen:
+            seen.add(value)
+            worklist += (incoming := incoming_values(value))
+            if not incoming:
+                found.add(value)
+    return found
+
+
 def backward_slice(value: ir.Value) -> Iterator[ir.Value]:
     """``value`` and every value of the function that it depends on, each once.
 

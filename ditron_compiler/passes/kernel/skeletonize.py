@@ -11,7 +11,7 @@ from ditron_compiler.analysis.alias import underlying_objects
 from ditron_compiler.analysis.call_graph import functions, operations
 from ditron_compiler.analysis.costs import FLOATS, element_type, is_float
 from ditron_compiler.analysis.divergence import control_operands
-from ditron_compiler.analysis.slicing import incoming_values
+from ditron_compiler.analysis.slicing import incoming_values, reaching_values
 from ditron_compiler.analysis.words import compares_with_zero, is_data_word, is_low_half_of_words, word_kind
 from ditron_compiler.ir.dialects import arith, cf, ditron, scf, tt
 from ditron_compiler.ir.matchers import defining_op
@@ -136,26 +136,6 @@ def _loads_of_data_words(every: list[ir.Operation]) -> set[ir.Operation]:
     return {load for load in loads if any(origin.root in roots for origin in underlying_objects(load.ptr))}
 
 
-def _loads(value: ir.Value) -> set[ir.Operation]:
-    """The loads whose result a value is, carried by loops or not; none if it is computed."""
-    found: set[ir.Operation] = set()
-    seen: set[ir.Value] = set()
-    worklist = [value]
-    while worklist:
-        value = worklist.pop()
-        if value in seen:
-            continue
-        seen.add(value)
-        op = defining_op(value)
-        if isinstance(op, ditron.LdOp):
-            found.add(op)
-        elif incoming := incoming_values(value):
-            worklist += incoming
-        elif not isinstance(op, arith.ConstantOp):
-            return set()
-    return found
-
-
 def _check(every: list[ir.Operation], data_words: Set[ir.Operation]) -> None:
     """Emit an error where what stays depends on floating-point data, or on ``data_words`` that are loaded."""
     wrong = False
@@ -190,10 +170,16 @@ def _made_of_floats(values: list[ir.Value], data_words: Set[ir.Operation] = froz
             yield value
         elif op in data_words:
             yield value
-        elif op is not None and compares_with_zero(op) and not data_words.isdisjoint(_loads(op.operands[0])):
+        elif op is not None and compares_with_zero(op) and _are_loaded(op.operands[0], data_words):
             continue
         elif op is not None:
             worklist += op.operands
+
+
+def _are_loaded(value: ir.Value, words: Set[ir.Operation]) -> bool:
+    """Whether a value is what one of these loads gives, or a constant that a loop begins with."""
+    sources = {defining_op(source) for source in reaching_values(value)}
+    return not words.isdisjoint(sources) and all(op in words or isinstance(op, arith.ConstantOp) for op in sources)
 
 
 def _chosen_by(op: ir.Operation) -> Iterable[ir.Value]:

@@ -1,5 +1,7 @@
 """Products of experts in fp8 with scales of blocks, on simulated ranks, against what the operands stand for in fp64."""
 
+import importlib
+
 import numerics
 import pytest
 import torch
@@ -282,6 +284,26 @@ def test_layer(ranks):
             assert y.dtype == torch.bfloat16 and torch.equal(y, layer.call(ids))
 
     run(main, ranks=ranks)
+
+
+@pytest.mark.parametrize("ranks, tokens, dispatched", [(2, 20, False), (4, 20, True), (4, 513, False)])
+def test_few_tokens_of_many_ranks_are_dispatched(ranks, tokens, dispatched, monkeypatch):
+    """As in bf16, with tiles of GPUs: the products themselves are not run."""
+    module, seen = importlib.import_module("ditron.kernels.ep_moe"), []
+
+    def products(x, *operands, dispatched, group):
+        seen.append(dispatched)
+        return x
+
+    monkeypatch.setattr(module, "_quantized_products", products)
+    layer = Layer(ranks, tokens)
+
+    def main():
+        ditron.init().small_shapes = False
+        layer.call(drawn(ranks, tokens, 2, 4))
+
+    run(main, ranks=ranks)
+    assert seen == [dispatched] * ranks
 
 
 def test_over_nodes():

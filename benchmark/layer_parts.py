@@ -4,7 +4,7 @@
 
 One rank takes the tokens of all of a group of ``--ranks`` and their routes to the experts that it would have of them,
 as plan_kernels.py does. Its parts and the whole layer, each from tensors that are there; the whole is compared with
-fp32 torch. ``beside`` and ``after`` are of ``moe_rs``. Medians, contenders in turns, other data in the L2 cache.
+fp32 torch. ``after`` is of ``moe_rs``. Medians, contenders in turns, other data in the L2 cache.
 """
 
 from __future__ import annotations
@@ -72,7 +72,6 @@ def case(
         "ag_moe": floor(lambda: ag_moe(x, w13, plan, out=out)),
         "ag_moe, activation": floor(lambda: ag_moe(x, w13, plan, activation="swiglu")),
         "swiglu_rows": floor(lambda: swiglu_rows(rows, plan.tables)),
-        "moe_rs, beside": floor(lambda: moe_rs(hidden_rows, w2, plan, algorithm="beside")),
         "moe_rs, after": floor(lambda: moe_rs(hidden_rows, w2, plan, algorithm="after")),
         "ditron": lambda: ep_moe(x, ids, weights, w13, w2, **options),
         "ditron, activation by itself": separate,

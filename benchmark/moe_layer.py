@@ -205,7 +205,7 @@ def layer_case(
 
     plan = moe_plan(my_ids, my_weights, **layer.options)
     widths = (layer.hidden, layer.inner)
-    inputs = [torch.ones(plan.max_rows, width, dtype=x.dtype, device=device) for width in widths]
+    inputs = [random(plan.max_rows, width, rank, device) for width in widths]
     alone = [product_alone(rows, w, plan) for rows, w in zip(inputs, (w13, w2), strict=True)]
     runs: dict[str, Run] = {
         "grouped alone": lambda: [run() for run in alone] and None,

@@ -16,12 +16,12 @@ from ditron.distributed.group import Group
 from ditron.distributed.torch_groups import AnyGroup
 from ditron.kernels.dispatch import torch_operator
 from ditron.kernels.ep_exchange_kernels import combine_kernel, dispatch_kernel
-from ditron.kernels.ep_nodes import dispatch_arguments, ep_combine_nodes_program, ep_dispatch_nodes_program, sample_plan
-from ditron.kernels.expert_schedules import combine_schedule, dispatch_schedule
+from ditron.kernels.ep_nodes import ep_combine_nodes_program, ep_dispatch_nodes_program
 from ditron.kernels.operands import DTYPES, QUANTIZED, aligned, capacity_for, in_group, require_tensor, result
 from ditron.kernels.repeated import repeatable, run_step
-from ditron.kernels.routing import Plan
+from ditron.kernels.routing import Plan, sample_plan
 from ditron.kernels.schedules import check_schedule
+from ditron.kernels.words import word_boxes, words_at_once
 from ditron_compiler.errors import DitronError
 
 __all__ = [
@@ -35,14 +35,29 @@ __all__ = [
 ]
 
 
-def scaled_sample(ranks: int, generator: torch.Generator) -> dict[str, Any]:
-    """Arguments for the checker: tokens with and without scales."""
-    plan = sample_plan(ranks, generator)
-    sample = dispatch_arguments(plan, ranks) | {"token_ranks": plan.token_ranks}
-    scaled = bool(torch.rand(1, generator=generator) < 0.5)
-    names = {"scale_x": "x", "scale_rows": "rows"}
-    shapes = {name: f"f32[{sample[like].split('[')[1].split(',')[0]}, 2]" for name, like in names.items()}
-    return sample | (shapes | {"scales": 2} if scaled else dict.fromkeys(names))
+def dispatch_sample(ranks: int, generator: torch.Generator, rank: int) -> dict[str, Any]:
+    """Arguments for the checker: tokens with and without scales, words of 64 bits and of 32."""
+    plan = sample_plan(ranks, generator, rank)
+    scaled, floats = (torch.rand(2, generator=generator) < 0.5).tolist()
+    return {
+        "x": "bf16[4, 12]",
+        "rows": f"bf16[{plan.max_rows}, 12]",
+        "token_ranks": plan.token_ranks,
+        "route_row": plan.route_row,
+        "row_slot": plan.row_slot,
+        "num_tiles": plan.num_tiles,
+        "scale_x": "f32[4, 2]" if scaled else None,
+        "scale_rows": f"f32[{plan.max_rows}, 2]" if scaled else None,
+        "capacity": 8,
+        "width": 12,
+        "num_ranks": ranks,
+        "top_k": 2,
+        "scales": 2 if scaled else 0,
+        "floats": floats,
+        "block_m": 16,
+        "words": 4,
+        "clearers": 1,
+    }
 
 
 @ditron.program(
@@ -60,7 +75,7 @@ def scaled_sample(ranks: int, generator: torch.Generator) -> dict[str, Any]:
         "num_ranks": 4,
         "top_k": 8,
     },
-    sample_args=scaled_sample,
+    sample_args=dispatch_sample,
     max_nodes=1,
     do_not_specialize=("token_ranks", "route_row", "row_slot"),
 )
@@ -79,67 +94,63 @@ def ep_dispatch_program(
     num_ranks,
     top_k,
     scales=0,
+    floats=True,
     block_m=128,
-    block=16,
-    senders=132,
-    programs=264,
-    num_warps=8,
+    words=256,
+    clearers=132,
 ):
     """``rows`` [max_rows, width] = the tokens of all ranks' ``x`` [tokens, width] that ``route_row`` says; so too
     ``scale_rows`` of ``scale_x`` [tokens, scales], unless None.
 
     ``token_ranks``, ``route_row``, ``row_slot`` and ``num_tiles``: of a plan for ``block_m`` rows in a tile. Memory is
-    kept for up to ``capacity`` tokens of a rank, a multiple of ``block``. ``senders`` programs store ``block`` tokens
-    at a time at other ranks, ``programs`` put what has arrived in its rows.
+    kept for up to ``capacity`` tokens of a rank. A program has ``words`` of a token; ``clearers`` put zeros in padding.
+    A word has 64 bits of ``floats``, of which int8 are those of float8, and 32 of what may be anything.
     """
-    blocks = capacity // block
-    inbox = dh.symm_empty(2, num_ranks * capacity, width, dtype=x.dtype, name="inbox")
-    arrived = dh.symm_zeros(num_ranks * blocks, dtype=torch.int64, name="arrived")
-    scale_inbox = None
+    bits, tokens = 64 if floats else 32, x.shape[0]
+    of_token = -(-width * x.dtype.itemsize * 8 // bits)
     if scale_x is not None:
-        scale_inbox = dh.symm_empty(2, num_ranks * capacity, scales, dtype=scale_x.dtype, name="scale_inbox")
-    dispatch_kernel[(senders + programs,)](
+        of_token += -(-scales * scale_x.dtype.itemsize * 8 // bits)
+    parts = -(-of_token // words)
+    kept = capacity * (parts * words)
+    dispatch_kernel[(1 + clearers + tokens * parts,)](
         x,
         scale_x,
         rows,
         scale_rows,
-        inbox,
-        scale_inbox,
-        arrived,
+        word_boxes(kept),
+        dh.symm_zeros(num_ranks, dtype=torch.int64, name="met"),
         token_ranks,
         route_row,
         row_slot,
         num_tiles,
-        x.shape[0],
-        capacity,
-        senders,
+        tokens,
+        kept,
+        clearers,
         dh.epoch(),
         H=width,
         S=scales,
-        TB=block,
         BM=block_m,
+        WORDS=words,
+        BITS=bits,
         TOP_K=top_k,
         RANKS=num_ranks,
-        num_warps=num_warps,
+        num_warps=max(words // 64, 1),
     )
 
 
-def combine_sample(ranks: int, generator: torch.Generator) -> dict[str, Any]:
+def combine_sample(ranks: int, generator: torch.Generator, rank: int) -> dict[str, Any]:
     """Arguments for the checker: as of ep_dispatch."""
-    plan = sample_plan(ranks, generator)
+    plan = sample_plan(ranks, generator, rank)
     return {
-        "y": f"bf16[{plan.max_rows}, 16]",
-        "out": "bf16[20, 16]",
+        "y": f"bf16[{plan.max_rows}, 20]",
+        "out": "bf16[4, 20]",
         "token_ranks": plan.token_ranks,
         "route_row": plan.route_row,
-        "route_weight": f"f32[{20 * ranks}, 2]",
-        "capacity": 64,
+        "route_weight": f"f32[{4 * ranks}, 2]",
+        "capacity": 8,
         "num_ranks": ranks,
         "top_k": 2,
-        "sums": (8, 16),
-        "senders": 2,
-        "programs": 2,
-        "signals": 3,
+        "words": 4,
     }
 
 
@@ -168,46 +179,33 @@ def ep_combine_program(
     *,
     num_ranks,
     top_k,
-    senders=264,
-    programs=264,
-    signals=2112,
-    sums=(1, 2048),
-    splits=1,
-    num_warps=8,
-    maxnreg=64,
+    words=256,
 ):
     """``out`` [tokens, H] = own tokens' part of the sum over ranks and routes of ``y`` [max_rows, H] by
     ``route_weight``.
 
     ``token_ranks``, ``route_row`` and ``route_weight``: of a plan. Memory is kept for up to ``capacity`` tokens of a
-    rank. A program adds ``sums`` tokens and columns at a time; ``splits`` programs share the columns of a token.
-    ``senders`` programs send sums of tokens that have a row here, ``programs`` add what has arrived. A rank sends
-    another at most ``signals`` signals.
+    rank. A program has ``words`` of a token's sum.
     """
     tokens, H = out.shape
-    inbox = dh.symm_empty(2, num_ranks * capacity, H, dtype=out.dtype, name="inbox")
-    sent = dh.symm_zeros(signals * num_ranks, dtype=torch.int64, name="sent")
-    combine_kernel[(senders + programs,)](
+    parts = dh.cdiv(H, words * (8 // out.dtype.itemsize))
+    combine_kernel[(1 + tokens * parts,)](
         y,
         out,
-        inbox,
+        word_boxes(capacity * parts * words),
+        dh.symm_zeros(num_ranks, dtype=torch.int64, name="met"),
         token_ranks,
         route_row,
         route_weight,
-        sent,
         tokens,
         capacity,
         H,
-        splits,
-        senders,
-        signals,
         dh.epoch(),
-        TB=sums[0],
-        CB=sums[1],
+        WORDS=words,
         TOP_K=top_k,
         RANKS=num_ranks,
-        num_warps=num_warps,
-        maxnreg=maxnreg,
+        ALL=False,
+        num_warps=max(words // 64, 1),
     )
 
 
@@ -335,23 +333,30 @@ def _dispatched(
     if program is ep_dispatch_nodes_program and scale_x is not None:
         _dispatched(scale_x, None, plan, scale_out, None, group, schedule)
         scale_x = None
-    chosen = dispatch_schedule(tokens, x.shape[1] * x.itemsize, group.num_ranks, group.sms)
-    if program is ep_dispatch_nodes_program:
-        chosen = {"senders": 2 * group.sms, "programs": 4 * group.sms, "block": 16}
-    if group.small_shapes:
-        chosen |= {"senders": 3, "programs": 3, "num_warps": 4}
-    chosen |= schedule
-    if chosen["block"] & (chosen["block"] - 1):
-        raise DitronError(f"{what}: block must be a power of two, got {chosen['block']}")
     moved, rows = aligned(x), out
     if x.itemsize == 1:  # one program moves bytes of any meaning
         moved, rows = moved.view(torch.int8), rows.view(torch.int8)
+    chosen: dict[str, Any]
     of_tokens: tuple[Any, ...] = ()
     scaled: tuple[Any, ...] = ()
+    capacity = capacity_for(tokens)
     if program is ep_dispatch_program:
         of_tokens = (plan.token_ranks,)
         scaled = (None, None) if scale_x is None else (aligned(scale_x), scale_out)
-        chosen["scales"] = 0 if scale_x is None else scale_x.shape[1]
+        of_token = -(-x[0].nbytes // 8) + (0 if scale_x is None else -(-scale_x[0].nbytes // 8))
+        chosen = {"words": words_at_once(of_token), "clearers": group.sms}
+        chosen |= {"floats": x.is_floating_point(), "scales": 0 if scale_x is None else scale_x.shape[1]}
+        if group.small_shapes:
+            chosen |= {"words": 64, "clearers": 3}
+    else:
+        chosen = {"senders": 2 * group.sms, "programs": 4 * group.sms, "block": 16}
+        if group.small_shapes:
+            chosen |= {"senders": 3, "programs": 3, "num_warps": 4}
+        chosen |= schedule
+        if chosen["block"] & (chosen["block"] - 1):
+            raise DitronError(f"{what}: block must be a power of two, got {chosen['block']}")
+        capacity = max(capacity, chosen["block"])
+    chosen |= schedule
     run_step(
         program,
         moved,
@@ -361,7 +366,7 @@ def _dispatched(
         plan.row_slot,
         plan.num_tiles,
         *scaled,
-        max(capacity_for(tokens), chosen["block"]),
+        capacity,
         width=x.shape[1],
         num_ranks=group.num_ranks,
         top_k=plan.route_row.shape[1],
@@ -416,12 +421,11 @@ def ep_combine_rows(
         check_schedule("ep_combine", schedule, program)
         tokens, H = len(plan.route_row) // group.num_ranks, y.shape[1]
         out = result("ep_combine", (tokens, H), y, out, y=y)
-        chosen = combine_schedule(tokens, H, group.num_ranks, group.sms)
+        chosen: dict[str, Any] = {"words": words_at_once(-(-H * y.itemsize // 8))}
         if program is ep_combine_nodes_program:
-            chosen = {name: chosen[name] for name in ("programs", "splits")} | {"adders": 4 * group.sms}
-        if group.small_shapes:
-            chosen = {"programs": 3, "sums": (8, 32), "num_warps": 4}
-            chosen |= {"adders": 3} if program is ep_combine_nodes_program else {"senders": 3, "signals": 4}
+            chosen = {"programs": 2 * group.sms, "splits": -(-H // 2048), "adders": 4 * group.sms}
+            if group.small_shapes:
+                chosen = {"programs": 3, "sums": (8, 32), "num_warps": 4, "adders": 3}
         run_step(
             program,
             aligned(y),

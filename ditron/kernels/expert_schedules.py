@@ -18,8 +18,6 @@ __all__ = [
     "block_of_experts",
     "block_rows",
     "check_tile",
-    "combine_schedule",
-    "dispatch_schedule",
     "groups_of_stages",
     "programs_at_once",
     "tiles_for",
@@ -112,27 +110,3 @@ def check_tile(what: str, plan: Plan, schedule: Options, scaled: bool) -> None:
             f"{what}: block={schedule['block']} has {rows} rows, and a tile of the plan {plan.block_m}: make it with "
             f"moe_plan(block_m={rows})"
         )
-
-
-def dispatch_schedule(tokens: int, row_bytes: int, ranks: int, sms: int) -> dict[str, Any]:
-    """Of ``ep_dispatch`` of ``tokens`` of a rank among ``ranks`` of one node (docs/results/moe.md).
-
-    Each size of a block is another kernel.
-    """
-    block = 16 if tokens > 2048 else 4 if tokens > 256 or ranks > 2 else 2
-    chosen = {"senders": sms, "programs": 2 * sms, "block": block}
-    if ranks <= 2 and tokens <= 256:
-        chosen["senders"] = sms // 2
-    elif ranks > 2 and tokens > 256 and row_bytes >= 4096:  # so many reach the links' rate
-        chosen |= {"senders": sms // 2, "programs": 3 * sms // 2}
-    return chosen
-
-
-def combine_schedule(tokens: int, H: int, ranks: int, sms: int) -> dict[str, Any]:
-    """Of ``ep_combine``, as :func:`dispatch_schedule`."""
-    splits, few = -(-H // 2048), tokens <= 512
-    chosen = {"programs": 2 * sms, "splits": splits}
-    if ranks <= 2:
-        return chosen | {"senders": 2 * sms, "signals": (2 if few else 16) * sms}
-    senders, signals = 6 if few or splits == 1 else 4, 2 if few else 32 if splits == 1 else 64
-    return chosen | {"senders": senders * sms, "signals": signals * sms, "num_warps": 4}

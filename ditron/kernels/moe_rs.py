@@ -1,7 +1,6 @@
 """Mixture of experts: the second product, and the sum of what the experts made of each token, over routes and ranks.
 
-The product goes by chunks of columns, all experts' tiles of one before those of the next. A second kernel, whose
-programs fit next to the product's on each SM, adds and sends a chunk when its tiles are counted; a third one, the last.
+The sums come behind the product (``"after"``), or, where they can be hidden, next to it (moe_rs_stages.py).
 """
 
 from __future__ import annotations
@@ -17,6 +16,7 @@ import ditron.host as dh
 from ditron.distributed.group import Group
 from ditron.distributed.torch_groups import AnyGroup
 from ditron.kernels.dispatch import torch_operator
+from ditron.kernels.ep_exchange_kernels import combine_kernel
 from ditron.kernels.expert_schedules import (
     block_of_experts,
     check_tile,
@@ -25,58 +25,49 @@ from ditron.kernels.expert_schedules import (
     tiles_for,
     tuned_for_plan,
 )
-from ditron.kernels.moe_rs_kernels import moe_product_kernel, moe_sum_kernel
+from ditron.kernels.grouped_mm import rows_product_kernel
 from ditron.kernels.moe_rs_stages import moe_rs_by_stage_program
 from ditron.kernels.operands import aligned, capacity_for, grouped_operands, in_group, result
 from ditron.kernels.repeated import repeatable, run_step, scratch
-from ditron.kernels.routing import Plan, tables_on_host
+from ditron.kernels.routing import Plan, sample_plan
 from ditron.kernels.schedules import check_schedule
 from ditron.kernels.tiles import shards_descriptor
+from ditron.kernels.words import word_boxes, words_at_once
 from ditron.tuning.problem import Options, Problem
 from ditron.tuning.registry import Rule, tunable
 from ditron_compiler.errors import DitronError
 
 __all__ = ["moe_rs", "moe_rs_program", "moe_rs_rows", "product_and_sums", "sum_operands"]
 
-#: Columns of w from which on it pays to add chunks next to the product: of fewer it is done too soon, and adding slows
-#: it (docs/results/moe.md).
-OVERLAPPED_DEPTH = 1024
+#: Columns of w from which on sums are hidden: the product of fewer is done too soon, and takes longer beside them
+#: (docs/results/moe.md).
+LEAST_DEPTH = 512
 
 
-def sample(ranks: int, generator: torch.Generator) -> dict[str, Any]:
-    """Arguments for the checker: two experts, tokens with none, one or both of them on every rank, one chunk of columns
-    or two beside the product; of moe_ar, too.
-    """
-    tokens, experts = 20, 2
-    scores = torch.rand(tokens, experts + 2, generator=generator)
-    scores[:, experts:] = scores[:, :experts].mean(1, keepdim=True)
-    ids = scores.topk(2).indices
-    plan = tables_on_host(torch.where(ids < experts, ids, -1).expand(ranks, -1, -1), 0, 0, experts, 16)
-    to_all = bool(torch.rand(1, generator=generator) < 0.5)
-    H = 48 if torch.rand(1, generator=generator) < 0.5 else 80
+def sample(ranks: int, generator: torch.Generator, rank: int) -> dict[str, Any]:
+    """Arguments for the checker, of moe_ar too."""
+    to_all, divided = (torch.rand(2, generator=generator) < 0.5).tolist()
+    plan = sample_plan(ranks, generator, rank, tokens=2, divided=divided)
     return {
         "rows": f"bf16[{plan.max_rows}, 32]",
-        "w": f"bf16[{experts * H}, 32]",
-        "y": f"bf16[{plan.max_rows}, {H}]",
-        "out": f"bf16[{tokens * ranks if to_all else tokens}, {H}]",
+        "w": "bf16[32, 32]",
+        "y": f"bf16[{plan.max_rows}, 16]",
+        "out": f"bf16[{2 * ranks if to_all else 2}, 16]",
         "token_ranks": plan.token_ranks,
         "route_row": plan.route_row,
-        "route_weight": f"f32[{ranks * tokens}, 2]",
+        "route_weight": f"f32[{2 * ranks}, 2]",
         "tiles": plan.tiles,
         "num_tiles": plan.num_tiles,
         "scale_rows": None,
         "scale_w": None,
-        "capacity": 128,
+        "capacity": 16,
         "num_ranks": ranks,
         "top_k": 2,
         "to_all": to_all,
+        "whole_k": True,
         "block": (16, 32, 32),
         "programs": 3,
-        "chunk_tiles": 1,
-        "sums": (8, 32),
-        "sum_warps": 4,
-        "beside": 2,
-        "adders": 3,
+        "words": 4,
     }
 
 
@@ -96,6 +87,7 @@ def sample(ranks: int, generator: torch.Generator) -> dict[str, Any]:
         "capacity": 4096,
         "num_ranks": 4,
         "top_k": 8,
+        "whole_k": True,
     },
     sample_args=sample,
     max_nodes=1,
@@ -117,17 +109,11 @@ def moe_rs_program(
     *,
     num_ranks,
     top_k,
+    whole_k,
     to_all=False,
-    overlap=True,
     block=(128, 256, 64),
     programs=132,
-    chunk_tiles=8,
-    sums=(8, 256),
-    sum_warps=8,
-    sum_registers=64,
-    beside=132,
-    adders=528,
-    splits=1,
+    words=256,
     swap_ab=False,
     group_m=8,
     num_warps=8,
@@ -138,150 +124,104 @@ def moe_rs_program(
     [max_rows, H] = ``rows`` [max_rows, K] times their experts' matrices of ``w`` [experts * H, K] transposed.
 
     ``token_ranks``, ``route_row``, ``route_weight``, ``tiles`` and ``num_tiles``: of a plan for ``block[0]`` rows in a
-    tile. With ``to_all`` all ranks' tokens are ``out``'s. Memory is kept for up to ``capacity`` rows of it. Columns are
-    divided into chunks of ``chunk_tiles`` tiles. With ``overlap`` the product goes by chunks, and ``beside`` programs,
-    which fit next to those of the product, add all but the last. ``adders`` programs add what is left when the product
-    is done, ``splits`` of them the columns of a chunk. A program adds ``sums`` tokens and columns at a time.
-    ``swap_ab``: as of :func:`ditron.kernels.grouped.grouped_product`. ``scale_rows`` [max_rows, K / 128] and
-    ``scale_w`` [experts * H / 128, K / 128]: of quantized ``rows`` and ``w``.
+    tile. With ``to_all`` all ranks' tokens are ``out``'s. Memory is kept for up to ``capacity`` rows of it. A program
+    adds ``words`` of a token's sum. ``swap_ab``: as of :func:`ditron.kernels.grouped.grouped_product`. ``scale_rows``
+    [max_rows, K / 128] and ``scale_w`` [experts * H / 128, K / 128]: of quantized ``rows`` and ``w``.
     """
     (tokens, H), K = out.shape, rows.shape[1]
     BM, BN, BK = block
-    columns = dh.cdiv(H, BN)
-    chunks, slots = dh.cdiv(columns, chunk_tiles), max(adders, beside)
-    inbox = dh.symm_empty(num_ranks * capacity, H, dtype=out.dtype, name="inbox")
-    counts = dh.symm_zeros(chunks, dtype=torch.int64, name="counts")
-    sent = dh.symm_zeros(chunks * slots * num_ranks, dtype=torch.int64, name="sent")
-    started = dh.symm_zeros(1, dtype=torch.int64, name="started")
-    done = dh.symm_zeros(num_ranks, dtype=torch.int64, name="done")
-    moe_product_kernel[(programs,)](
+    rows_product_kernel[(programs,)](
         TensorDescriptor.from_tensor(rows, [BM, BK]),
         TensorDescriptor.from_tensor(w, [BN, BK]),
         scale_rows,
         scale_w,
-        shards_descriptor(y, 1, y.shape[0], H, (BM, BN // 2)),
         y,
+        shards_descriptor(y, 1, y.shape[0], H, (BM, BN // 2)),
         tiles,
         num_tiles,
-        counts,
-        started,
-        done,
         H,
         K,
-        chunk_tiles if overlap else columns,
-        dh.epoch(),
         BM=BM,
         BN=BN,
         BK=BK,
         GROUP=group_m,
         PROGRAMS=programs,
+        WHOLE_K=whole_k,
         SWAP_AB=swap_ab,
+        W_IS_KN=False,
         SCALED=scale_rows is not None,
-        COUNT=overlap,
-        BY_STAGE=False,
-        RANKS=num_ranks,
         num_warps=num_warps,
         num_stages=stages,
         **({} if maxnreg is None else {"maxnreg": maxnreg}),
     )
-    of_sums = (
+    parts = dh.cdiv(H, words * (8 // out.dtype.itemsize))
+    combine_kernel[(1 + tokens * parts,)](
         y,
         out,
-        inbox,
+        word_boxes(capacity * parts * words),
+        dh.symm_zeros(num_ranks, dtype=torch.int64, name="met"),
         token_ranks,
         route_row,
         route_weight,
-        counts,
-        sent,
-        done,
         tokens,
         capacity,
         H,
-        chunk_tiles,
+        dh.epoch(),
+        WORDS=words,
+        TOP_K=top_k,
+        RANKS=num_ranks,
+        ALL=to_all,
+        num_warps=max(words // 64, 1),
     )
-    options = {"BN": BN, "SLOTS": slots, "TB": sums[0], "CB": sums[1], "TOP_K": top_k, "RANKS": num_ranks}
-    options |= {"ALL": to_all, "num_warps": sum_warps, "maxnreg": sum_registers}
-    if overlap:  # when all of the product's programs have their place
-        with dh.stream("sums"):
-            dh.signal_wait(started[0], dh.epoch() * programs)
-            moe_sum_kernel[(beside,)](*of_sums, 1, 0, chunks - 1, dh.epoch(), WAIT=True, **options)
-    first = chunks - 1 if overlap else 0
-    moe_sum_kernel[(adders,)](*of_sums, splits, first, chunks, dh.epoch(), WAIT=False, **options)
 
 
-def _algorithm(block_m: int, K: int, scaled: bool = False) -> str:
-    is_deep = K >= OVERLAPPED_DEPTH and not scaled  # the product of fp8 leaves no registers for sums
-    return "beside" if block_m >= 128 and is_deep else "after"
-
-
-def _hides_sums(ranks: int, block_m: int, average: int) -> bool:
+def _hides_sums(ranks: int, block_m: int, average: int, K: int) -> bool:
     """Whether other ranks' tokens are added next to the product of the own ones, by how many rows an expert has on
-    average: where a plan divides its tiles by stage (docs/results/moe.md).
+    average: where a plan divides its tiles by stage, and the product takes long enough (docs/results/moe.md).
     """
-    return block_m >= 128 and groups_of_stages(ranks, average) > 1
-
-
-def _sums(algorithm: str, block_m: int, H: int, columns: int) -> Options:
-    """How sums are divided, with tiles of so many ``columns`` (docs/results/moe.md)."""
-    if algorithm == "beside":
-        return {"chunk_tiles": max(1, 2048 // columns), "splits": 8}
-    return {"sums": (1, 2048), "splits": -(-H // 2048)} if block_m <= 32 else {"splits": 4}
+    return block_m >= 128 and K >= LEAST_DEPTH and groups_of_stages(ranks, average) > 1
 
 
 def _schedule(group: Group, plan: Plan, w: torch.Tensor, algorithm: str | None, given: Options) -> Options:
-    """Keyword arguments of :func:`moe_rs_program`: ``given``, and those that are chosen."""
+    """Keyword arguments of the program of an algorithm: ``given``, and those that are chosen."""
     (_, H, K), scaled = w.shape, w.dtype == torch.float8_e4m3fn
     chosen = tiles_for(plan.block_m, group.small_shapes, scaled)
-    columns = given.get("block", chosen["block"])[1]
+    chosen["words"] = words_at_once(-(-H // 4))
     if group.small_shapes:
-        algorithm = algorithm or "beside"
-        chosen |= {"sums": (8, 32), "sum_warps": 4, "beside": 2}
+        chosen["words"] = 8
     else:
-        algorithm = algorithm or _algorithm(plan.block_m, K, scaled)
-        chosen |= {"programs": programs_at_once(group, plan.block_m, scaled, given), "beside": group.sms}
+        chosen["programs"] = programs_at_once(group, plan.block_m, scaled, given)
         if plan.block_m >= 128 and not scaled:
             chosen["maxnreg"] = 192
     if algorithm == "by_stage":
-        return chosen | ({"adders_of_sender": 2} if group.small_shapes else {}) | given
-    if group.small_shapes:
-        chosen |= {"chunk_tiles": 1, "adders": 3}
-    else:
-        chosen |= {"adders": 4 * group.sms, "chunk_tiles": -(-H // columns)}
-        chosen |= _sums(algorithm, plan.block_m, H, columns)
-    return chosen | {"overlap": algorithm == "beside"} | given
+        return chosen | {"beside": 2 if group.small_shapes else 2 * group.sms} | given
+    return chosen | {"whole_k": K % given.get("block", chosen["block"])[2] == 0} | given
 
 
 def _rule(problem: Problem) -> Rule:
     tiles = block_of_experts(problem)
-    rows, columns, _ = tiles["block"]
-    if problem.itemsize > 1 and _hides_sums(problem.ranks, rows, problem.rows_of_expert):
+    rows = tiles["block"][0]
+    if problem.itemsize > 1 and _hides_sums(problem.ranks, rows, problem.rows_of_expert, problem.K):
         why = f"an expert has {problem.rows_of_expert} rows on average: tiles are in groups by stage, and hide sums"
         return Rule({"algorithm": "by_stage"} | tiles, why)
-    algorithm = _algorithm(rows, problem.K)
     why = (
-        f"an expert has {problem.rows_of_expert} rows of {problem.K} on average; sums are added beside the product "
-        f"from more than 96 rows of {OVERLAPPED_DEPTH} on"
+        f"an expert has {problem.rows_of_expert} rows of {problem.K} on average: too few for groups of tiles by stage, "
+        "under which sums would be hidden"
     )
-    return Rule({"algorithm": algorithm} | tiles | _sums(algorithm, rows, problem.N, columns), why)
+    return Rule({"algorithm": "after"} | tiles, why)
 
 
 @tunable("moe_rs", rule=_rule, node_algorithms=())
 def moe_rs_candidates(problem: Problem) -> Iterator[Options]:
-    """Schedules of :func:`moe_rs`: sums beside the product, by chunks of columns, or after it, and other tiles."""
+    """Schedules of :func:`moe_rs`: sums after the product or beside it, and other tiles."""
     tiles = block_of_experts(problem)
-    rows, columns, depth = tiles["block"]
-    after = {"algorithm": "after"} | tiles | _sums("after", rows, problem.N, columns)
-    beside = {"algorithm": "beside"} | tiles | _sums("beside", rows, problem.N, columns)
-    yield from (after, beside)
+    rows = tiles["block"][0]
+    after = {"algorithm": "after"} | tiles
+    yield after
     if problem.ranks > 1 and rows >= 128 and problem.itemsize > 1:
-        by_stage = {"algorithm": "by_stage"} | tiles
-        yield from (by_stage, by_stage | {"splits": 1}, by_stage | {"splits": 8})
-    yield from (beside | {"chunk_tiles": wide // columns} for wide in (1024, 4096) if wide < problem.N)
-    yield beside | {"splits": 4}
-    yield after | {"splits": 2 * after["splits"]}
-    best = beside if _algorithm(rows, problem.K) == "beside" else after
-    yield from (best | {"group_m": group_m} for group_m in (4, 16) if group_m != tiles["group_m"])
-    yield best | {"block": (rows, 128, 64)} | _sums(best["algorithm"], rows, problem.N, 128)
+        yield {"algorithm": "by_stage"} | tiles
+    yield from (after | {"group_m": group_m} for group_m in (4, 8, 16) if group_m != tiles["group_m"])
+    yield after | {"block": (rows, 128, 64)}
 
 
 def sum_operands(
@@ -302,8 +242,8 @@ def sum_operands(
             f"{what}: there are {max_rows} rows and {experts} experts, and the plan is for {plan.max_rows} and "
             f"{plan.experts}"
         )
-    if algorithm not in (None, "beside", "after", "by_stage"):
-        known = "'beside', 'after' or 'by_stage'" if what == "moe_rs" else "'beside' or 'after'"
+    if algorithm not in (None, "after", "by_stage"):
+        known = "'after' or 'by_stage'" if what == "moe_rs" else "'after'"
         raise DitronError(f"{what}: unknown algorithm {algorithm!r}: expected {known}")
     if algorithm == "by_stage" and (what != "moe_rs" or scales[0] is not None):
         raise DitronError(
@@ -312,15 +252,6 @@ def sum_operands(
     check_schedule(what, schedule, moe_rs_by_stage_program if algorithm == "by_stage" else moe_rs_program)
     check_tile(what, plan, schedule, scales[0] is not None)
     return len(plan.route_row) // group.num_ranks
-
-
-def _check_chunks(what: str, H: int, chosen: Options) -> None:
-    """Raise DitronError where a sum would reach into the next chunk, which has not been computed."""
-    defaults = moe_rs_program.constants
-    columns = chosen["block"][1] * chosen.get("chunk_tiles", defaults["chunk_tiles"])
-    at_once = chosen.get("sums", defaults["sums"])[1]
-    if columns < H and columns % at_once:
-        raise DitronError(f"{what}: a chunk has {columns} columns: expected sums of a divisor of them, got {at_once}")
 
 
 def product_and_sums(
@@ -337,16 +268,14 @@ def product_and_sums(
 ) -> torch.Tensor:
     """``out``: this rank's tokens' sums, or with ``to_all`` those of all, of operands that have been checked."""
     rows, w = aligned(rows), aligned(w)
-    H = w.shape[1]
     chosen = _schedule(group, plan, w, algorithm, schedule)
-    y = scratch((plan.max_rows, H), out)
+    y = scratch((plan.max_rows, w.shape[1]), out)
     tables = plan.token_ranks, plan.route_row, plan.route_weight, plan.tiles, plan.num_tiles
     tensors, capacity = (rows, w.view(-1, w.shape[2]), y, out, *tables), capacity_for(len(out))
     known = {"num_ranks": group.num_ranks, "top_k": plan.route_row.shape[1]}
     if algorithm == "by_stage":
         run_step(moe_rs_by_stage_program, *tensors, capacity, **known, **chosen)
         return out
-    _check_chunks(what, H, chosen)
     scales = tuple(None if scale is None else aligned(scale) for scale in scales)
     run_step(moe_rs_program, *tensors, *scales, capacity, to_all=to_all, **known, **chosen)
     return out
@@ -376,9 +305,9 @@ def moe_rs(
             rounded up, of quantized tensors; the result is bfloat16 and has no gradients.
         out: ``[tokens, H]``, written if given.
         group: the ranks; default the current group. One node.
-        algorithm: ``"beside"``: chunks of columns are added next to the product; ``"after"``: all when it is done;
-            ``"by_stage"``: other ranks' tokens, which come first in the product, next to it, the own ones when it is
-            done; instead of the one that is chosen by size.
+        algorithm: ``"after"``: sums are made and sent when the product is done; ``"by_stage"``: other ranks' tokens,
+            which come first in the product, next to it, the own ones when it is done; instead of the one that is
+            chosen by size.
         schedule: keyword-only arguments of :func:`moe_rs_program`, instead of those that would be chosen; of
             :func:`moe_rs_by_stage_program` for ``"by_stage"``.
 
@@ -420,5 +349,5 @@ def moe_rs_rows(
         algorithm, schedule = tuned_for_plan("moe_rs", group, plan, num_experts, algorithm, schedule, w)
         if algorithm is None and not schedule and num_experts and scale_rows is None and not group.small_shapes:
             average = plan.route_row.numel() // num_experts
-            algorithm = "by_stage" if _hides_sums(group.num_ranks, plan.block_m, average) else None
+            algorithm = "by_stage" if _hides_sums(group.num_ranks, plan.block_m, average, w.shape[2]) else None
         return product_and_sums("moe_rs", group, rows, w, plan, scales, out, algorithm, schedule, to_all=False)

@@ -7,7 +7,7 @@ by token: a stable counting sort. Each expert's rows are padded to whole tiles.
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 import torch
 import triton
@@ -23,6 +23,7 @@ __all__ = [
     "empty_plan",
     "max_rows",
     "ranks_of_tokens",
+    "sample_plan",
     "tables_on_host",
 ]
 
@@ -240,3 +241,24 @@ def tables_on_host(
     of_tiles = table(tiles).view(-1, TILE_FIELDS), table([len(tiles)])
     others = table(expert_rows), torch.zeros(tokens, 2, dtype=torch.int32), ranks_of_tokens(ids, rank, num_experts)
     return Plan(table(row_slot), table(row_route), *of_routes, *of_tiles, block_m, experts, *others)
+
+
+def sample_plan(
+    ranks: int, generator: torch.Generator, rank: int, *, tokens: int = 4, divided: bool = True, groups: int = 1
+) -> Plan:
+    """A small plan of ``rank`` for the protocol checker: two experts of each rank, or with ``divided`` False a part of
+    two; tokens with no expert, one or two, and often a rank whose tokens have none. It is as large on all ranks.
+    """
+    experts = 2 * ranks if divided else 2
+    ids = torch.rand(ranks, tokens, experts, generator=generator).topk(2).indices
+    ids[torch.rand(ids.shape, generator=generator) < 0.3] = -1
+    if torch.rand(1, generator=generator) < 0.5:
+        ids[0] = -1
+    first = 2 * rank if divided else 0
+    plan = tables_on_host(ids, rank, first, 2, 16, groups, num_experts=experts if divided else None)
+    rows = max_rows(ranks * tokens, 2, 2, 16)
+    padded = {name: torch.zeros(rows, dtype=torch.int32) - 1 for name in ("row_slot", "row_route")}
+    padded["tiles"] = torch.zeros(rows // 16, TILE_FIELDS, dtype=torch.int32)
+    for name, table in padded.items():
+        table[: len(getattr(plan, name))] = getattr(plan, name)
+    return replace(plan, **padded)

@@ -275,14 +275,20 @@ def schedule_for(
 #: Constants of programs that operators choose by what they are given.
 _NOT_SCHEDULE = frozenset(
     "num_ranks local_ranks b_is_kn are_kn has_bias keep with_gathered scale_a_kind scale_b_kind use_fast_accum whole_k "
-    "num_experts is_tp top_k to_all overlap gated block_m groups columns has_weights has_map scales "
+    "num_experts is_tp top_k to_all gated block_m groups columns has_weights has_map scales floats "
     "width".split()
 )
 
 
 #: Of arguments of schedules: a program's threads, elements of a tensor in its registers, streams of a device; a tile is
-#: stored in halves or quarters.
-_LIMITS = {"push_warps": (1, 32), "push_block": (1, 1 << 16), "copy_streams": (1, 8), "parts": (2, 4)}
+#: stored in halves or quarters; words, of which two ranks' are as many as a warp polls (words.py).
+_LIMITS = {
+    "push_warps": (1, 32),
+    "push_block": (1, 1 << 16),
+    "copy_streams": (1, 8),
+    "parts": (2, 4),
+    "words": (64, 2048),
+}
 
 
 def check_schedule(what: str, given: Mapping[str, Any], program: Program) -> None:
@@ -310,7 +316,7 @@ def check_schedule(what: str, given: Mapping[str, Any], program: Program) -> Non
             raise DitronError(f"{what}: {name} must have {len(default)} extents, as {default}, got {value!r}")
         if isinstance(value, tuple) and any(extent & (extent - 1) for extent in extents):
             raise DitronError(f"{what}: {name} must be of powers of two, got {value!r}")
-        if name in ("num_warps", "push_warps", "push_block", "parts") and value & (value - 1):
+        if name in ("num_warps", "push_warps", "push_block", "parts", "words") and value & (value - 1):
             raise DitronError(f"{what}: {name} must be a power of two, got {value!r}")
         least, most = _LIMITS.get(name, (1, value))
         if not isinstance(value, tuple) and not least <= value <= most:

@@ -33,9 +33,11 @@ __all__ = [
     "places_of",
     "places_of_block",
     "ranks_to_poll",
+    "receive",
     "receive_data_words",
     "receive_from_all",
     "receive_words",
+    "send",
     "send_data_words",
     "send_parts",
     "send_to_all",
@@ -46,6 +48,7 @@ __all__ = [
     "sum_of_ranks",
     "word_box",
     "word_boxes",
+    "words_at_once",
     "words_of",
 ]
 
@@ -57,9 +60,9 @@ WORDS_OF_THREAD = 4
 BYTES_OF_WARP = 512
 
 
-def word_boxes(words: Any, name: str = "boxes") -> Any:
-    """Memory of a host program for two messages of each rank, of so many ``words`` (:func:`send_words`)."""
-    return dh.symm_zeros(2 * dh.num_ranks() * words, dtype=torch.int64, name=name)
+def word_boxes(words: Any, name: str = "boxes", halves: int = 2) -> Any:
+    """Memory of a host program for ``halves`` messages of each rank, of so many ``words`` (:func:`send_words`)."""
+    return dh.symm_zeros(halves * dh.num_ranks() * words, dtype=torch.int64, name=name)
 
 
 @dataclass(frozen=True)
@@ -79,6 +82,11 @@ class WordBlock:
     def words_for(self, capacity: Any) -> Any:
         """Words of the blocks that hold ``capacity`` elements."""
         return -(-capacity // self.elements) * self.words
+
+
+def words_at_once(words: int) -> int:
+    """Words of a program that has a part of a row of so many: 256, or fewer where those would leave padding."""
+    return next((few for few in (256, 128) if -words % few <= words // 32), 64)
 
 
 def launch_words(
@@ -106,7 +114,7 @@ def launch_words(
 
 @triton.constexpr_function
 def elements_of_word(dtype, bits):
-    """Elements that ``bits`` of a word hold: 1, 2 or 4."""
+    """Elements that ``bits`` of a word hold: 1, 2, 4 or 8."""
     return bits // dtype.primitive_bitwidth
 
 
@@ -210,14 +218,14 @@ def elements_of(words, DTYPE: tl.constexpr):
 
 @ditron.jit
 def _joined(elements):
-    """One, two or four tensors [..., w] as one [..., w, n]."""
+    """1, 2, 4 or 8 tensors [..., w] as one [..., w, n]."""
     if len(elements) == 1:
         return tl.expand_dims(elements[0], -1)
     elif len(elements) == 2:
         return tl.join(elements[0], elements[1])
     else:
-        pairs = tl.join(tl.join(elements[0], elements[2]), tl.join(elements[1], elements[3]))
-        return tl.reshape(pairs, elements[0].shape + [4])
+        halves = tl.join(_joined(elements[0::2]), _joined(elements[1::2]))
+        return tl.reshape(halves, elements[0].shape + [len(elements)])
 
 
 @ditron.jit
@@ -246,7 +254,8 @@ def peer_boxes(boxes_ptr, words, epoch, RANKS: tl.constexpr):
 
 
 @ditron.jit
-def _send(ptrs, value, epoch, BITS: tl.constexpr):
+def send(ptrs, value, epoch, BITS: tl.constexpr):
+    """:func:`send_data_words`, or of 32 bits :func:`send_words`."""
     if BITS == 64:
         send_data_words(ptrs, value)
     else:
@@ -254,11 +263,20 @@ def _send(ptrs, value, epoch, BITS: tl.constexpr):
 
 
 @ditron.jit
+def receive(ptrs, epoch, BITS: tl.constexpr):
+    """:func:`receive_data_words`, or of 32 bits :func:`receive_words`."""
+    if BITS == 64:
+        return receive_data_words(ptrs)
+    else:
+        return receive_words(ptrs, epoch)
+
+
+@ditron.jit
 def send_to_all(value, word, boxes_ptr, words, epoch, BITS: tl.constexpr, RANKS: tl.constexpr):
     """``value`` as words ``word`` of this rank's message to every rank."""
     to = peer_boxes(boxes_ptr, words, epoch, RANKS)
     for step in tl.static_range(RANKS):
-        _send(to[step] + word, value, epoch, BITS)
+        send(to[step] + word, value, epoch, BITS)
 
 
 @ditron.jit
@@ -270,7 +288,7 @@ def send_parts(x_ptr, word, n, boxes_ptr, words, epoch, BITS: tl.constexpr, RANK
         peer = (dl.rank() + step) % RANKS
         parts = parts + (load_words(x_ptr + peer.to(tl.int64) * n, word, n, BITS),)
     for step in tl.static_range(RANKS):
-        _send(to[step] + word, parts[step], epoch, BITS)
+        send(to[step] + word, parts[step], epoch, BITS)
 
 
 @ditron.jit
@@ -286,11 +304,7 @@ def receive_from_all(word, boxes_ptr, words, epoch, BITS: tl.constexpr, RANKS: t
     for _ in tl.static_range(len(word.shape) - 1):
         sender = tl.expand_dims(sender, -1)
     ptrs = word_box(boxes_ptr, tl.minimum(sender, RANKS - 1), RANKS, epoch, words) + word
-    if BITS == 64:
-        received = receive_data_words(ptrs)
-    else:
-        received = receive_words(ptrs, epoch)
-    return tl.where(sender < RANKS, received, 0)
+    return tl.where(sender < RANKS, receive(ptrs, epoch, BITS), 0)
 
 
 @ditron.jit

@@ -130,7 +130,7 @@ def check_program(
 
         ditron.init()
         view = current_world()
-        given, drawn = sample_args(program, ditron.num_ranks(), view.sample)
+        given, drawn = sample_args(program, ditron.num_ranks(), view.sample, ditron.rank())
         view.has_drawn |= drawn
         tensors, constants = program.arguments(given, view.sample)
         code = inspect.unwrap(program.fn).__code__

@@ -66,11 +66,13 @@ def _samples(make: Callable[[int], Scenario], samples: int) -> Iterator[Scenario
             return
 
 
-def sample_args(program: Any, ranks: int, sample: int) -> tuple[Mapping[str, Any], bool]:
-    """What a program's ``sample_args=`` says for a group and a sample, and whether samples differ."""
+def sample_args(program: Any, ranks: int, sample: int, rank: int = 0) -> tuple[Mapping[str, Any], bool]:
+    """What a program's ``sample_args=`` says for a rank of a group and a sample, and whether samples differ."""
     parameters = inspect.signature(program.sample_args).parameters.values()
-    if sum(parameter.kind is parameter.POSITIONAL_OR_KEYWORD for parameter in parameters) > 1:
-        return program.sample_args(ranks, torch.Generator().manual_seed(sample)), True
+    names = [parameter.name for parameter in parameters if parameter.kind is parameter.POSITIONAL_OR_KEYWORD]
+    if len(names) > 1:
+        of_rank = (rank,) if len(names) > 2 else ()
+        return program.sample_args(ranks, torch.Generator().manual_seed(sample), *of_rank), True
     given = program.sample_args(ranks)
     leaves = [
         parse_argument(value) if isinstance(value, str) and "[" in value else value for value in tree_leaves(given)

@@ -34,7 +34,7 @@ __all__ = [
 FORMAT = 1
 
 #: Of what is measured: raise it when an operator's kernels change so that their times no longer hold.
-KERNELS = 2
+KERNELS = 3
 
 #: How far away a known N and K may be to stand for others: powers of two, added. 0.25 is 19 % more or less.
 NEAREST = 0.25

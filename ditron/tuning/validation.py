@@ -15,7 +15,6 @@ __all__ = ["check_entry"]
 _OF_EXPERTS = {"experts", "top_k", "parallel"}
 _MOST = 1 << 40  # of a size, and of microseconds
 _LEAST_OF_TILE, _MOST_OF_TILE = 16, 512  # extents of it
-_EXTENTS = {"sums": (1, 1 << 14)}  # of options that are no tiles of a product
 _MOST_OF_OPTIONS = {
     "stages": 16,
     "pieces": 64,
@@ -81,14 +80,11 @@ def _check_options(options: Any, problem: Problem) -> None:
         if name not in forms:
             raise ValueError(f"{options['algorithm']} of {problem.operator} has no option {name!r}")
         if isinstance(form := forms[name], int):
-            least, most = _EXTENTS.get(name, (_LEAST_OF_TILE, _MOST_OF_TILE))
             _expect(
-                isinstance(value, list | tuple)
-                and len(value) == form
-                and all(_is_int(size) and least <= size <= most and size & (size - 1) == 0 for size in value),
+                isinstance(value, list | tuple) and len(value) == form and all(_is_extent(size) for size in value),
                 name,
                 value,
-                f"{form} powers of two from {least} to {most}",
+                f"{form} powers of two from {_LEAST_OF_TILE} to {_MOST_OF_TILE}",
             )
         elif form is int:
             _expect(_is_positive(value), name, value, "a positive integer")
@@ -142,6 +138,10 @@ def _one_of(item: dict[str, Any], name: str, choices: Any) -> None:
 def _expect(is_so: bool, name: str, value: Any, expected: str) -> None:
     if not is_so:
         raise ValueError(f"{name} is {value!r:.60}: expected {expected}")
+
+
+def _is_extent(size: Any) -> bool:
+    return _is_int(size) and _LEAST_OF_TILE <= size <= _MOST_OF_TILE and size & (size - 1) == 0
 
 
 def _is_int(value: Any) -> bool:

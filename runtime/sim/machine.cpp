@@ -254,7 +254,10 @@ Machine::Status Machine::loop(uint64_t maxSwitches) {
       }
       continue;
     }
-    if (scheduler.spins.isCheckDue() && isLivelocked()) {
+    // Who spins on many words reads often, and time may bring what changes
+    // them.
+    bool timePasses = !scheduler.hasReady() && clock && clock->hasNext();
+    if (!timePasses && scheduler.spins.isCheckDue() && isLivelocked()) {
       return Status::Blocked;
     }
     if (!network.empty() && scheduler.policy.delivers()) {

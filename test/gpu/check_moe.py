@@ -249,7 +249,6 @@ def cases(small: bool) -> Iterator[tuple[str, Callable[[], Calls]]]:
             yield f"ag_moe {parallel} 128 copied", first(777, 128, algorithm="copied")
             yield f"moe_rs {parallel} 64", second("moe_rs", 300, 64)
             yield f"moe_rs {parallel} 128", second("moe_rs", 1000, 128)
-            yield f"moe_rs {parallel} chunks of a tile", second("moe_rs", 777, 128, chunk_tiles=1)
             yield f"moe_rs {parallel} one by one", second("moe_rs", 500, 128, algorithm="after")
             yield f"moe_rs {parallel} by stage", second("moe_rs", 1000, 128, algorithm="by_stage")
             yield f"moe_rs {parallel} by stage, few", second("moe_rs", 20, 32, algorithm="by_stage")

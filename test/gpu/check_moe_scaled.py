@@ -114,7 +114,6 @@ def cases(small: bool) -> Iterator[tuple[str, Callable[[], Calls]]]:
             yield f"grouped_mm {parallel} 128", first("grouped_mm", 1000, 128)
             yield f"moe_rs {parallel} 64", second("moe_rs", 300, 64)
             yield f"moe_rs {parallel} 128", second("moe_rs", 1000, 128)
-            yield f"moe_rs {parallel} 128 beside", second("moe_rs", 777, 128, algorithm="beside")
 
 
 def main() -> None:

@@ -13,16 +13,16 @@ from ditron.kernels.routing import tables_on_host
 __all__ = ["expert_operators"]
 
 
-def rows_and_sums(call: int, rank: int, ranks: int, **schedule: int) -> float:
-    x, weights = data(ranks, 20, 16, seed=call), torch.ones(20, 2)
+def rows_and_sums(call: int, rank: int, ranks: int, *, dtype: torch.dtype = torch.bfloat16) -> float:
+    x, weights = data(ranks, 20, 16, seed=call).mul(8).to(dtype), torch.ones(20, 2)
     scale = data(ranks, 20, 2, seed=call + 10).float()
     ids = torch.rand(ranks, 20, ranks, generator=torch.Generator().manual_seed(call)).topk(2).indices
     ids[call % ranks, 16:] = -1
     plan = kernels.moe_plan(ids[rank], weights, num_experts=ranks)
-    rows, scale_rows = kernels.ep_dispatch(x[rank], plan, scale_x=scale[rank], **schedule)
+    rows, scale_rows = kernels.ep_dispatch(x[rank], plan, scale_x=scale[rank])
     placed = torch.nonzero(plan.row_route[: int(plan.num_tiles) * plan.block_m] >= 0)[:, 0]
     token = plan.row_route[placed].long() // 2
-    sums = kernels.ep_combine(rows, plan)
+    sums = kernels.ep_combine(rows.bfloat16(), plan)
     return max(
         error(rows[placed], x.view(-1, 16)[token].float()),
         error(scale_rows[placed], scale.view(-1, 2)[token]),
@@ -80,21 +80,19 @@ def sums_of_experts(what: str, how: dict[str, object], call: int, rank: int, ran
 def expert_operators() -> list[Subject]:
     """Every program with the schedules that have other steps."""
     sums = functools.partial(functools.partial, sums_of_experts)
-    beside, after = ({"algorithm": name, "adders": 3} for name in ("beside", "after"))
     return [
         operator("plan_programs, at once", "moe_plan_program, at once", functools.partial(tables, True)),
         operator("plan_programs, segments", "moe_plan_program, segments", functools.partial(tables, False)),
         operator("ag_moe, copied", "ag_moe_program", functools.partial(ag_moe, "copied")),
         operator("ag_moe, stored", "ag_moe_stored_program", functools.partial(ag_moe, "stored")),
-        operator("moe_rs, beside", "moe_rs_program, beside", sums("moe_rs", beside)),
-        operator("moe_rs, after", "moe_rs_program, after", sums("moe_rs", after)),
-        operator("moe_rs, to all", "moe_rs_program, to all", sums("moe_ar", beside)),
+        operator("moe_rs", "moe_rs_program, own tokens", sums("moe_rs", {"algorithm": "after"})),
+        operator("moe_rs, to all", "moe_rs_program, to all", sums("moe_ar", {"algorithm": "after"})),
         operator("moe_rs_stages", "moe_rs_by_stage_program", sums("moe_rs", {"algorithm": "by_stage"})),
-        operator("ep_exchange, dispatch", "ep_dispatch_program", rows_and_sums),
+        operator("ep_exchange, dispatch", "ep_dispatch_program, with scales", rows_and_sums),
         operator(
-            "ep_exchange, dispatch of blocks",
-            "ep_dispatch_program, blocks of 4",
-            functools.partial(rows_and_sums, block=4),
+            "ep_exchange, dispatch of flagged words",
+            "ep_dispatch_program, flagged words",
+            functools.partial(rows_and_sums, dtype=torch.int8),
         ),
         operator("ep_exchange, combine", "ep_combine_program", rows_and_sums),
         operator("plan_nodes", "moe_plan_nodes_program", rows_and_sums, NODES),

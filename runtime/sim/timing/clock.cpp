@@ -35,11 +35,13 @@ void Clock::schedule(double at, std::function<void()> event) {
   events.push({at, numEvents++, std::move(event)});
 }
 
+bool Clock::hasNext() { return !events.empty() || flows.next() != unlimited; }
+
 bool Clock::runNext() {
-  double nextDone = flows.next();
-  if (events.empty() && nextDone == unlimited) {
+  if (!hasNext()) {
     return false;
   }
+  double nextDone = flows.next();
   if (!events.empty() && events.top().at <= nextDone) {
     Event event = events.top();
     events.pop();

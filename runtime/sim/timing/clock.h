@@ -90,6 +90,8 @@ public:
   double now() const { return time; }
   /// Go on to the next event; false when there is none.
   bool runNext();
+  /// Whether there is such an event.
+  bool hasNext();
 
   // For the running fiber.
   /// Add to what it has to do before it communicates next.

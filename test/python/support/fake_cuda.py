@@ -96,7 +96,7 @@ class _Call:
 class FakeHeap:
     """Symmetric memory of ``RANKS`` ranks, all of them here."""
 
-    def __init__(self, nbytes: int = 1 << 20):
+    def __init__(self, nbytes: int = 1 << 21):
         self.buffers = [torch.zeros(nbytes, dtype=torch.uint8) for _ in range(RANKS)]
         self.buffer = self.buffers[0]
         self.base = self.buffer.data_ptr()

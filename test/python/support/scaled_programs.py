@@ -36,8 +36,8 @@ def _scaled(program: Program, kind_a: str, kind_b: str) -> Program:
 def _of_experts(program: Program) -> Program:
     """``program`` with tokens or rows, and experts' matrices, of fp8 in its ``sample_args``, K of two blocks."""
 
-    def sample_args(ranks: int, generator: torch.Generator) -> dict[str, Any]:
-        plain = program.sample_args(ranks, generator)
+    def sample_args(ranks: int, generator: torch.Generator, rank: int) -> dict[str, Any]:
+        plain = program.sample_args(ranks, generator, *[rank] if program is moe_rs_program else [])
         name = "rows" if program is moe_rs_program else "x"
         matrices = {which: plain[which].replace("bf16", _FP8).replace(" 32]", " 256]") for which in (name, "w")}
         rows = int(plain[name].split("[")[1].split(",")[0])

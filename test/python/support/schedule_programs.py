@@ -28,11 +28,14 @@ def _sampled(program: Program, sample_args: Callable[..., dict[str, Any]]) -> Pr
     return Program(program.fn, program.passes, program.example, sample_args, program.max_nodes)
 
 
-def _blocks(tokens: int) -> Program:
-    """``ep_dispatch_program`` with blocks of so many tokens."""
+def _dispatch(floats: bool, scaled: bool) -> Program:
+    """``ep_dispatch_program``, whose sample draws both."""
 
-    def sample_args(ranks: int, generator: torch.Generator) -> dict[str, Any]:
-        return ep_dispatch_program.sample_args(ranks, generator) | {"block": tokens, "senders": 3}
+    def sample_args(ranks: int, generator: torch.Generator, rank: int) -> dict[str, Any]:
+        sample = ep_dispatch_program.sample_args(ranks, generator, rank) | {"floats": floats, "scales": 2 * scaled}
+        rows = sample["rows"].split("[")[1].split(",")[0]
+        scales = {"scale_x": "f32[4, 2]", "scale_rows": f"f32[{rows}, 2]"}
+        return sample | (scales if scaled else dict.fromkeys(scales))
 
     return _sampled(ep_dispatch_program, sample_args)
 
@@ -44,14 +47,14 @@ def _tables(at_once: bool) -> Program:
     return _sampled(moe_plan_program, sample_args)
 
 
-def _sums(overlap: bool, to_all: bool) -> Program:
+def _sums(to_all: bool) -> Program:
     """``moe_rs_program``, whose sample draws whether sums are for all ranks."""
 
-    def sample_args(ranks: int, generator: torch.Generator) -> dict[str, Any]:
-        sample = moe_rs_program.sample_args(ranks, generator)
+    def sample_args(ranks: int, generator: torch.Generator, rank: int) -> dict[str, Any]:
+        sample = moe_rs_program.sample_args(ranks, generator, rank)
         columns = sample["y"].partition(", ")[2]
-        out = f"bf16[{20 * ranks if to_all else 20}, {columns}"
-        return sample | {"overlap": overlap, "to_all": to_all, "out": out}
+        out = f"bf16[{2 * ranks if to_all else 2}, {columns}"
+        return sample | {"to_all": to_all, "out": out}
 
     return _sampled(moe_rs_program, sample_args)
 
@@ -63,11 +66,10 @@ SCHEDULE_PROGRAMS = {
     ),
     "gemm_rs_program, two copy streams": _scheduled(gemm_rs_program, {"copy_streams": 2, "pieces": 3}),
     "gemm_rs_program, stores": _scheduled(gemm_rs_program, {"stores": True}),
-    "ep_dispatch_program, blocks of 1": _blocks(1),
-    "ep_dispatch_program, blocks of 4": _blocks(4),
+    "ep_dispatch_program, with scales": _dispatch(floats=True, scaled=True),
+    "ep_dispatch_program, flagged words": _dispatch(floats=False, scaled=False),
     "moe_plan_program, at once": _tables(True),
     "moe_plan_program, segments": _tables(False),
-    "moe_rs_program, beside": _sums(overlap=True, to_all=False),
-    "moe_rs_program, after": _sums(overlap=False, to_all=False),
-    "moe_rs_program, to all": _sums(overlap=True, to_all=True),
+    "moe_rs_program, own tokens": _sums(to_all=False),
+    "moe_rs_program, to all": _sums(to_all=True),
 }

@@ -8,7 +8,6 @@ from test_moe import corpus
 import ditron
 import ditron.sim
 from ditron import kernels
-from ditron.kernels.expert_schedules import combine_schedule, dispatch_schedule
 from ditron_compiler.errors import DitronError
 
 
@@ -87,23 +86,16 @@ def test_quantized_tokens_and_their_scales(at_once, seed):
     run(main, ranks=2, seed=seed)
 
 
-def schedules(block, signals, senders):
-    return {"block": block, "senders": 2, "programs": 3}, {"senders": senders, "programs": 3, "signals": signals}
-
-
 @pytest.mark.parametrize("seed", [0, 1])
-@pytest.mark.parametrize(
-    "ranks, top_k, block, signals, senders",
-    [(1, 2, 4, 3, 2), (2, 3, 4, 50, 2), (3, 2, 16, 1, 1), (2, 1, 1, 5, 2), (3, 2, 4, 50, 5)],
-)
-def test_schedules_and_numbers_of_tokens(ranks, top_k, block, signals, senders, seed):
-    """Whole blocks and a part of one, more and fewer than programs, in memory that other calls have used."""
-    dispatch, combine = schedules(block, signals, senders)
+@pytest.mark.parametrize("ranks, top_k, words, clearers", [(1, 2, 64, 3), (2, 3, 64, 1), (3, 2, 128, 5)])
+def test_schedules_and_numbers_of_tokens(ranks, top_k, words, clearers, seed):
+    """Rows of one part and of several, the last not whole, in memory that other calls have used."""
+    dispatch, combine = {"words": words, "clearers": clearers}, {"words": words}
 
     def main():
         rank = ditron.rank()
-        for call, tokens in enumerate((37, 1, 60, 5, 64)):
-            x = torch.randn(ranks, tokens, 24, generator=torch.Generator().manual_seed(call)).bfloat16()
+        for call, tokens in enumerate((7, 1, 20, 5, 32)):
+            x = torch.randn(ranks, tokens, 520, generator=torch.Generator().manual_seed(call)).bfloat16()
             scale = torch.rand(ranks, tokens, 3, generator=torch.Generator().manual_seed(call))
             scores = torch.rand(ranks, tokens, 4 * ranks, generator=torch.Generator().manual_seed(call))
             ids = scores.topk(top_k).indices.masked_fill_(scores[..., :1] < 0.2, -1)  # a fifth of the tokens has none
@@ -121,25 +113,46 @@ def test_schedules_and_numbers_of_tokens(ranks, top_k, block, signals, senders, 
     run(main, ranks=ranks, seed=seed)
 
 
-@pytest.mark.parametrize("ranks", [2, 3])
-@pytest.mark.parametrize("tokens, H", [(40, 24), (520, 24), (300, 2100), (2100, 24)])
-def test_schedules_of_gpus(ranks, tokens, H):
-    """What would be chosen on a GPU of two SMs."""
+@pytest.mark.parametrize("dtype", [torch.bfloat16, torch.float32, torch.float8_e4m3fn, torch.float8_e5m2, torch.int8])
+def test_bits_of_tokens(dtype):
+    """Words of zeros, and of nothing but ones, which in int8 are numbers, and in floats NaNs that may become others."""
+    x = (torch.randn(2, 9, 72, generator=torch.Generator().manual_seed(1)) * 10).to(dtype)
+    x.view(torch.int8)[:, 0, :32] = -1
+    x.view(torch.int8)[:, 1] = 0
+    x.view(torch.int8)[:, 2] = -128
+
+    def main():
+        plan = kernels.moe_plan(torch.arange(2).expand(9, 2), num_experts=4)
+        for _ in range(3):
+            rows = kernels.ep_dispatch(x[ditron.rank()], plan)
+            route = plan.row_route[: int(plan.num_tiles) * plan.block_m].long()
+            sent = x.view(18, 72)[route.clamp(min=0) // 2].float()
+            expected = torch.where((route >= 0)[:, None], sent, 0)
+            torch.testing.assert_close(rows[: len(route)].float(), expected, rtol=0, atol=0, equal_nan=True)
+
+    run(main, ranks=2)
+
+
+@pytest.mark.parametrize("seed", range(12))
+def test_a_rank_that_waits_for_nobody(seed):
+    """Rank 0 sends tokens and sums to the others, and has none of theirs to wait for; it does not overtake them."""
+    ids = torch.tensor([[[1], [1], [2], [1]], [[-1]] * 4, [[-1]] * 4])  # of experts of ranks 1 and 2
+    back = torch.tensor([[[-1]] * 4, [[0], [0], [0], [0]], [[0], [-1], [0], [0]]])  # of rank 0's
 
     def main():
         rank = ditron.rank()
-        x = torch.randn(ranks, tokens, H, generator=torch.Generator().manual_seed(1)).bfloat16()
-        scores = torch.rand(ranks, tokens, 2 * ranks, generator=torch.Generator().manual_seed(2))
-        ids = scores.topk(2).indices.masked_fill_(scores[..., :1] < 0.2, -1)
-        plan = kernels.moe_plan(ids[rank], num_experts=2 * ranks)
-        rows = kernels.ep_dispatch(x[rank], plan, **dispatch_schedule(tokens, 2 * H, ranks, 2))
-        route = plan.row_route[: int(plan.num_tiles) * plan.block_m].long()
-        expected = torch.where((route >= 0)[:, None], x.view(-1, H)[route.clamp(min=0) // 2], 0)
-        assert torch.equal(rows[: len(route)], expected)
-        sums = kernels.ep_combine(rows, plan, **combine_schedule(tokens, H, ranks, 2))
-        torch.testing.assert_close(sums.float(), x[rank].float() * (ids[rank] >= 0).sum(1)[:, None])
+        plans = [kernels.moe_plan(routes[rank].contiguous(), num_experts=3) for routes in (ids, back)]
+        rows = torch.arange(plans[1].max_rows)[:, None].expand(-1, 8).float() + 1
+        for call in range(6):
+            x = torch.full((4, 8), call + 10.0 * rank + 1)
+            got = kernels.ep_dispatch(x, plans[0])
+            row = plans[0].route_row.view(-1)[:4].long()  # of rank 0's tokens
+            assert (got[row[row >= 0]] == call + 1).all(), call
+            sums = kernels.ep_combine(rows * (call + 1), plans[1])
+            count = int((back[rank] >= 0).sum())
+            assert int((sums != 0).any(1).sum()) == count and bool((sums % (call + 1) == 0).all()), call
 
-    run(main, ranks=ranks)
+    run(main, ranks=3, seed=seed)
 
 
 def test_scales_beside_weights_with_gradients():
@@ -220,7 +233,9 @@ def plan_of(tokens):
             "scale_out must be a tensor, got int",
         ),
         (lambda: kernels.ep_dispatch(torch.zeros(4, 8), plan_of(4), out=3), "out must be a tensor, got int"),
-        (lambda: kernels.ep_dispatch(torch.zeros(4, 8), plan_of(4), block=3), "block must be a power of two, got 3"),
+        (lambda: kernels.ep_dispatch(torch.zeros(4, 8), plan_of(4), words=96), "words must be a power of two, got 96"),
+        (lambda: kernels.ep_dispatch(torch.zeros(4, 8), plan_of(4), words=32), "words must be from 64 to 2048, got 32"),
+        (lambda: kernels.ep_dispatch(torch.zeros(4, 8), plan_of(4), floats=True), "unknown argument 'floats'"),
         (lambda: kernels.ep_dispatch(torch.zeros(4, 8), plan_of(4), width=8), "unknown argument 'width'"),
         (lambda: kernels.ep_combine(torch.zeros(3, 8), plan_of(4)), "y has 3 rows, and the plan is for [0-9]+ rows"),
         (

@@ -83,10 +83,9 @@ def test_shapes(tokens, top_k, experts, H):
 @pytest.mark.parametrize(
     "schedule",
     [
-        dict(chunk_tiles=2, adders=5),
-        dict(algorithm="after", adders=2),
-        dict(algorithm="after", chunk_tiles=4, sums=(1, 64), splits=3, adders=7),
-        dict(swap_ab=False, programs=2, chunk_tiles=5),
+        dict(words=64),
+        dict(algorithm="after", words=128, programs=2),
+        dict(swap_ab=False, block=(16, 64, 16)),
     ],
 )
 def test_schedules(schedule, options):
@@ -102,7 +101,7 @@ def test_schedules(schedule, options):
 @pytest.mark.parametrize("options", [dict(races=True), dict(weak=True), dict(races=True, graphs=True)])
 @pytest.mark.parametrize(
     "ranks, groups, schedule",
-    [(1, 1, {}), (2, 2, {}), (2, 1, dict(programs=1)), (4, 4, dict(beside=1)), (4, 2, dict(splits=3, programs=5))],
+    [(1, 1, {}), (2, 2, {}), (2, 1, dict(programs=1)), (4, 4, dict(beside=1)), (4, 2, dict(words=64, programs=5))],
 )
 def test_by_stage(ranks, groups, schedule, options):
     """Plans with as many groups of stages as ranks, and with fewer, which only hide less."""
@@ -257,11 +256,10 @@ def layer(w13=(2, 64, 48), w2=(2, 48, 32), **options):
             lambda: kernels.moe_rs(torch.zeros(4, 8).half(), torch.zeros(2, 8, 8).half(), 3),
             "plan must be a Plan, got int",
         ),
-        (lambda: moe_rs(pieces=2), "unknown argument 'pieces': a schedule has block, programs, chunk_tiles"),
+        (lambda: moe_rs(pieces=2), "unknown argument 'pieces': a schedule has block, programs, words"),
         (lambda: moe_rs(swap_ab=1), "swap_ab must be True or False, got 1"),
-        (lambda: moe_rs(algorithm="during"), "unknown algorithm 'during': expected 'beside', 'after' or 'by_stage'"),
+        (lambda: moe_rs(algorithm="during"), "unknown algorithm 'during': expected 'after' or 'by_stage'"),
         (lambda: moe_rs(block=(32, 32, 32)), "block=.32, 32, 32. has 32 rows, and a tile of the plan 64: make it with"),
-        (lambda: moe_rs(sums=(8, 64)), "a chunk has 32 columns: expected sums of a divisor of them, got 64"),
         (lambda: moe_rs(out=torch.zeros(5, 48).half()), "out must be contiguous, of shape .4, 48."),
         (lambda: layer(activation="gelu"), "unknown activation 'gelu'.*: expected 'swiglu'"),
         (lambda: layer(w2=(2, 48, 64)), "expected .experts, 2 . I, H. and .experts, H, I."),
@@ -308,7 +306,7 @@ def test_tokens_of_some_ranks():
 
 def findings_of(program, module, line, instead, tmp_path, monkeypatch, **options):
     """The checker's, of a program of a module that has another line."""
-    names = ("combine", "moe_rs_kernels", "moe_rs_stages", "moe_rs")
+    names = ("combine", "ep_exchange_kernels", "moe_rs_stages", "moe_rs")
     sources = {
         name: Path(sys.modules[f"ditron.kernels.{name}"].__file__).read_text().replace("@torch_operator()\n", "")
         for name in names
@@ -327,29 +325,13 @@ def findings_of(program, module, line, instead, tmp_path, monkeypatch, **options
 @pytest.mark.parametrize(
     "module, line, instead, kind",
     [
-        ("moe_rs_kernels", "    dl.wait(done_ptr, RANKS - 1, epoch)\n", "", "reuse"),
-        ("moe_rs_kernels", "dl.wait(done_ptr, RANKS - 1, epoch)", "dl.wait(done_ptr, RANKS - 1, epoch - 1)", "reuse"),
-        (
-            "moe_rs_kernels",
-            "count_tile(counts_ptr, tile - PROGRAMS,",
-            "count_tile(counts_ptr, tile,",
-            "never-signalled",
-        ),
-        ("combine", "dl.wait(sent_ptr, RANKS - 1, epoch)", "dl.wait(sent_ptr, (RANKS - 1) // 2, epoch)", "unordered"),
-        ("combine", "CHUNK + 1 - tiles_m * columns, 1)", "CHUNK + 2 - tiles_m * columns, 1)", "too-early"),
-        ("combine", 'share, op="add", scope="gpu")', 'share, op="set", scope="gpu")', "count"),
-        (
-            "combine",
-            "    if worker < items:  #",
-            "    if worker < 0:  #",
-            "never-signalled",
-        ),
+        ("ep_exchange_kernels", "(epoch % 2).to(tl.int64) * RANKS * capacity", "epoch.to(tl.int64) * 0", "reuse"),
+        ("combine", "        if last_row >= 0:", "        if last_row >= 16:", "count"),
+        ("combine", "            has_sent &= (sender == own) |", "            has_sent &= (sender <= own) |", "count"),
     ],
 )
 def test_what_the_checker_finds(module, line, instead, kind, tmp_path, monkeypatch):
-    """No credit, or that of the call before; tiles that are not counted; a sender not waited for; a chunk that is done a
-    tile early; counts that are set; nobody told, of moe_ar and of moe_rs.
-    """
+    """Memory of one half; sums that nobody sends, and of tokens without rows ones that are waited for."""
     findings = findings_of("moe_rs_program", module, line, instead, tmp_path, monkeypatch)
     assert findings and findings[0].kind == kind
 
@@ -359,20 +341,14 @@ def test_what_the_checker_finds(module, line, instead, kind, tmp_path, monkeypat
     [
         ("moe_rs_stages", "    dl.wait(done_ptr, RANKS - 1, epoch)\n", "", "reuse"),
         ("moe_rs_stages", "counts_ptr + stage, RANKS - stage, counted", "counts_ptr + stage, 0, counted", "unordered"),
-        ("moe_rs_kernels", "if worker <= last_tile:", "if worker < 0:", "cycle"),
-        ("combine", "CHUNK - rows * tiles_n, op", "CHUNK - rows * tiles_n + 1, op", "too-early"),
-        (
-            "combine",
-            "    if worker < tl.cdiv(tokens, TB) * splits:\n        dl.notify",
-            "    if worker < 0:\n        dl.notify",
-            "never-signalled",
-        ),
-        ("moe_rs_stages", "sent_ptr + pid % senders * (RANKS - 1)", "sent_ptr", "unordered"),
+        ("moe_rs_stages", "if worker <= last_tile:", "if worker < 0:", "count"),
+        ("moe_rs_stages", "ALL_TILES - rows * tiles_n, op", "ALL_TILES - rows * tiles_n + 1, op", "too-early"),
+        ("combine", "        if last_row >= 0:", "        if last_row >= 16:", "count"),
     ],
 )
 def test_what_the_checker_finds_by_stage(module, line, instead, kind, tmp_path, monkeypatch):
-    """No credit; rows that nobody waits for; tiles that are not counted; a stage that is done a tile early; nobody told;
-    another sender waited for.
+    """No credit; rows that nobody waits for; tiles that are not counted; a stage that is done a tile early; sums that
+    nobody sends.
     """
     groups = {"groups": [(2, None)], "larger": False}  # which is enough for these, and takes a tenth of the time
     findings = findings_of("moe_rs_by_stage_program", module, line, instead, tmp_path, monkeypatch, **groups)

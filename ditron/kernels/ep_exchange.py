@@ -254,7 +254,8 @@ def ep_dispatch(
         group: the ranks; default the current group. To other nodes rows go by puts.
         schedule: keyword-only arguments of :func:`ep_dispatch_program`, instead of those that would be chosen.
 
-    Returns ``[plan.max_rows, H]``: row i is of route ``plan.row_route[i]``, zeros are padding; with ``scale_x`` also
+    Returns ``[plan.max_rows, H]``: row i is of route ``plan.row_route[i]``, zeros are padding. Floats keep their bits,
+    but NaNs of nothing but ones may become others; with ``scale_x`` also
     the rows' scales, ``[plan.max_rows, S]``. What lies behind the last tile is not written, and of the result's
     gradient not read. A token travels once to each rank that has one of its experts. Collective over the group. Raises
     DitronError for tensors that do not fit.

@@ -156,6 +156,13 @@ def test_a_skew_takes_longer():
     assert min(zipf, onehot) > 1.1 * uniform
 
 
+def test_words_that_a_rank_sends_late():
+    """Programs that poll many words look often while another rank's product is under way: that is no deadlock."""
+    problem, predict = experts("moe_rs", 64, 2048, 768), Predictor(machines.load("h200x4"))
+    predicted = predict(problem, OPERATORS["moe_rs"].rule(problem).options)
+    assert predicted.us is not None and predicted.us > 10, predicted.why
+
+
 def test_explain_of_a_skew(capsys):
     """Of the schedule that calls take, which do not know the routes."""
     asked = ["explain", "ag_moe", "4096", "2048", "512", "8", "2", "--machine", "h200x2", "--json", "--routing"]

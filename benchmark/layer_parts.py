@@ -91,7 +91,7 @@ def main() -> None:
     parser.add_argument(
         "--block-m", type=int, default=0, help="rows in a tile of the plan (default: the plan's choice)"
     )
-    parser.add_argument("--schedules", nargs="*", type=parse_schedule, default=[], help="of moe_rs: e.g. splits=1")
+    parser.add_argument("--schedules", nargs="*", type=parse_schedule, default=[], help="of moe_rs: e.g. words=128")
     parser.add_argument("--rounds", type=int, default=12)
     parser.add_argument("--limit", type=int, default=90, help="seconds a layer may take")
     parser.add_argument("--json", type=Path, help="write all medians to this file, after every layer")

@@ -63,7 +63,7 @@ def program(
         sample_args: small arguments of the same form, for a given number of ranks: what ``ditron check`` calls it with.
             Integers that decide what a kernel does have values: ``"i32[4] = permutation"``, a tensor, or a function of
             a ``torch.Generator`` that makes one. A second parameter takes a generator for all, the
-            same on every rank, and a third the rank.
+            same on every rank; one that is called ``rank``, the rank.
         max_nodes: how many nodes it supports: 1 when it copies to all ranks, as copy engines reach one node only. A
             call in a group on more raises NodesError, and ``ditron check`` skips such groups.
         do_not_specialize: positional parameters of which one trace takes all: numbers, and extents of tensors, whether

@@ -25,12 +25,14 @@ __all__ = ["add_sums", "parts_of_row", "routes_of", "send_sums", "send_sums_to_a
 
 @ditron.jit
 def routes_of(route_row_ptr, route_weight_ptr, token, exists, TOP_K: tl.constexpr):
-    """Rows (-1: none) and weights of the routes of each token, by its index among all ranks'."""
+    """Rows (-1: none) and weights (of none 0) of the routes of each token, by its index among all ranks'."""
     rows = ()
     weights = ()
     for k in tl.static_range(TOP_K):
-        rows = rows + (tl.load(route_row_ptr + token * TOP_K + k, mask=exists, other=-1),)
-        weights = weights + (tl.load(route_weight_ptr + token * TOP_K + k, mask=exists, other=0.0),)
+        row = tl.load(route_row_ptr + token * TOP_K + k, mask=exists, other=-1)
+        weight = tl.load(route_weight_ptr + token * TOP_K + k, mask=exists, other=0.0)
+        rows = rows + (row,)
+        weights = weights + (tl.where(row >= 0, weight, 0.0),)  # who has no row may have any weight, inf or NaN too
     return rows, weights
 
 
@@ -118,7 +120,7 @@ def send_sums_to_all(
     TOP_K: tl.constexpr,
     RANKS: tl.constexpr,
 ):
-    """Send every other rank the sums of all ``tokens``, as :func:`send_sums`."""
+    """Send every rank, this one too, the sums of all ``tokens``, as :func:`send_sums`."""
     DTYPE: tl.constexpr = y_ptr.dtype.element_ty
     own = dl.rank()
     parts = parts_of_row(H, DTYPE, WORDS)
@@ -128,7 +130,7 @@ def send_sums_to_all(
         rows, weights = routes_of(route_row_ptr, route_weight_ptr, token, True, TOP_K)
         word = item % parts * WORDS + tl.arange(0, WORDS)
         words = words_of_sum(y_ptr, rows, weights, word, H, TOP_K)
-        for step in tl.static_range(1, RANKS):
+        for step in tl.static_range(1, RANKS + 1):
             to_ptr = dl.symm_at(box_ptr, (own + step) % RANKS)
             send_data_words(to_ptr + token.to(tl.int64) * (parts * WORDS) + word, words)
 
@@ -154,7 +156,8 @@ def add_sums(
     """``out`` [tokens, H] = this rank's sums plus those that the others send, in fp32 and in rank order, as far as they
     are this program's.
 
-    Others send sums of tokens that have a row there (``token_ranks`` of a plan), or with ``ALL`` of all.
+    Others send sums of tokens that have a row there (``token_ranks`` of a plan). With ``ALL`` every rank, this one too,
+    has sent all (:func:`send_sums_to_all`).
     """
     DTYPE: tl.constexpr = y_ptr.dtype.element_ty
     own = dl.rank()
@@ -162,14 +165,13 @@ def add_sums(
     sender = ranks_to_poll(RANKS)
     for item in range(worker, tokens * parts, workers):
         token = item // parts
-        among_all = token if ALL else own * tokens + token
-        rows, weights = routes_of(route_row_ptr, route_weight_ptr, among_all, True, TOP_K)
         word = item % parts * WORDS + tl.arange(0, WORDS)
         at = token.to(tl.int64) * (parts * WORDS) + word
-        mine = words_of_sum(y_ptr, rows, weights, word, H, TOP_K)
-        send_data_words(boxes_ptr + own.to(tl.int64) * capacity * (parts * WORDS) + at, mine)
         has_sent = sender < RANKS
         if not ALL:
+            rows, weights = routes_of(route_row_ptr, route_weight_ptr, own * tokens + token, True, TOP_K)
+            mine = words_of_sum(y_ptr, rows, weights, word, H, TOP_K)
+            send_data_words(boxes_ptr + own.to(tl.int64) * capacity * (parts * WORDS) + at, mine)
             has_sent &= (sender == own) | has_bit(token_ranks_ptr, token, sender, has_sent)
         # A load has no mask: of who sends nothing this rank's words are loaded again.
         box = tl.where(has_sent, sender, own).to(tl.int64) * capacity * (parts * WORDS)

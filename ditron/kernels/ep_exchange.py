@@ -56,7 +56,7 @@ def dispatch_sample(ranks: int, generator: torch.Generator, rank: int) -> dict[s
         "floats": floats,
         "block_m": 16,
         "words": 4,
-        "clearers": 1,
+        "padding_programs": 1,
     }
 
 
@@ -97,14 +97,15 @@ def ep_dispatch_program(
     floats=True,
     block_m=128,
     words=256,
-    clearers=132,
+    padding_programs=132,
 ):
     """``rows`` [max_rows, width] = the tokens of all ranks' ``x`` [tokens, width] that ``route_row`` says; so too
     ``scale_rows`` of ``scale_x`` [tokens, scales], unless None.
 
     ``token_ranks``, ``route_row``, ``row_slot`` and ``num_tiles``: of a plan for ``block_m`` rows in a tile. Memory is
-    kept for up to ``capacity`` tokens of a rank. A program has ``words`` of a token; ``clearers`` put zeros in padding.
-    A word has 64 bits of ``floats``, of which int8 are those of float8, and 32 of what may be anything.
+    kept for up to ``capacity`` tokens of a rank. A program has ``words`` of a token; ``padding_programs`` others put
+    zeros in padding. A word has 64 bits of ``floats``, of which int8 are those of float8, and 32 of what may be
+    anything.
     """
     bits, tokens = 64 if floats else 32, x.shape[0]
     of_token = -(-width * x.dtype.itemsize * 8 // bits)
@@ -112,20 +113,20 @@ def ep_dispatch_program(
         of_token += -(-scales * scale_x.dtype.itemsize * 8 // bits)
     parts = -(-of_token // words)
     kept = capacity * (parts * words)
-    dispatch_kernel[(1 + clearers + tokens * parts,)](
+    dispatch_kernel[(1 + padding_programs + tokens * parts,)](
         x,
         scale_x,
         rows,
         scale_rows,
         word_boxes(kept),
-        dh.symm_zeros(num_ranks, dtype=torch.int64, name="met"),
+        dh.symm_zeros(num_ranks, dtype=torch.int64, name="begun"),
         token_ranks,
         route_row,
         row_slot,
         num_tiles,
         tokens,
         kept,
-        clearers,
+        padding_programs,
         dh.epoch(),
         H=width,
         S=scales,
@@ -193,7 +194,7 @@ def ep_combine_program(
         y,
         out,
         word_boxes(capacity * parts * words),
-        dh.symm_zeros(num_ranks, dtype=torch.int64, name="met"),
+        dh.symm_zeros(num_ranks, dtype=torch.int64, name="begun"),
         token_ranks,
         route_row,
         route_weight,
@@ -344,11 +345,12 @@ def _dispatched(
     if program is ep_dispatch_program:
         of_tokens = (plan.token_ranks,)
         scaled = (None, None) if scale_x is None else (aligned(scale_x), scale_out)
-        of_token = -(-x[0].nbytes // 8) + (0 if scale_x is None else -(-scale_x[0].nbytes // 8))
-        chosen = {"words": words_at_once(of_token), "clearers": group.sms}
+        word = 8 if x.is_floating_point() else 4  # bytes of data in it
+        of_token = -(-x[0].nbytes // word) + (0 if scale_x is None else -(-scale_x[0].nbytes // word))
+        chosen = {"words": words_at_once(of_token), "padding_programs": group.sms}
         chosen |= {"floats": x.is_floating_point(), "scales": 0 if scale_x is None else scale_x.shape[1]}
         if group.small_shapes:
-            chosen |= {"words": 64, "clearers": 3}
+            chosen |= {"words": 64, "padding_programs": 3}
     else:
         chosen = {"senders": 2 * group.sms, "programs": 4 * group.sms, "block": 16}
         if group.small_shapes:

@@ -1,8 +1,8 @@
 """Kernels of ep_exchange.py: a program sends a part of a token to peers as words (words.py), and takes what they send.
 
 A plan says of each of this rank's tokens which ranks have its experts: there it is sent once, and from there a sum of
-it comes. A rank may have nothing for another one in a call. So that all ranks meet in each call, as is said of memory
-with two halves in exchange.py, one program sends a signal to all others and waits for theirs.
+it comes. A rank may have nothing for another one in a call. Memory with two halves asks that a rank gets
+something from all others in each call (exchange.py): one program sends them a signal, and waits for theirs.
 """
 
 from __future__ import annotations
@@ -44,32 +44,32 @@ def clear_padding(rows_ptr, row_slot_ptr, num_tiles, first, programs, H: tl.cons
 
 
 @ditron.jit
-def meet(met_ptr, epoch, RANKS: tl.constexpr):
+def exchange_signals(begun_ptr, epoch, RANKS: tl.constexpr):
     """Tell all other ranks that this one has begun the call, and wait until all of them have.
 
-    ``met`` [RANKS]: signals.
+    ``begun`` [RANKS]: signals.
     """
     own = dl.rank()
     for step in range(1, RANKS):
-        dl.notify(met_ptr + RANKS - 1 - step, (own + step) % RANKS, epoch)
-    dl.wait(met_ptr, RANKS - 1, epoch)
+        dl.notify(begun_ptr + RANKS - 1 - step, (own + step) % RANKS, epoch)
+    dl.wait(begun_ptr, RANKS - 1, epoch)
 
 
-@ditron.jit(do_not_specialize=["clearers", "epoch"])
+@ditron.jit(do_not_specialize=["padding_programs", "epoch"])
 def dispatch_kernel(
     x_ptr,
     scale_ptr,
     rows_ptr,
     scale_rows_ptr,
     boxes_ptr,
-    met_ptr,
+    begun_ptr,
     token_ranks_ptr,
     route_row_ptr,
     row_slot_ptr,
     num_tiles_ptr,
     tokens,
     kept,
-    clearers,
+    padding_programs,
     epoch,
     H: tl.constexpr,
     S: tl.constexpr,
@@ -83,7 +83,7 @@ def dispatch_kernel(
     number in its rows of ``rows`` [max_rows, H] and ``scale_rows`` [max_rows, S].
 
     A message has words of the token, then of its scales, if any; memory is kept for ``kept`` words of each rank.
-    ``clearers`` other programs put zeros in rows of padding.
+    ``padding_programs`` other programs put zeros in rows of padding.
     """
     own = dl.rank()
     pid = tl.program_id(0)
@@ -92,14 +92,14 @@ def dispatch_kernel(
     SCALE_WORDS: tl.constexpr = words_of_row(S, scale_rows_ptr.dtype.element_ty, BITS) if S > 0 else 0
     PARTS: tl.constexpr = (TOKEN_WORDS + SCALE_WORDS + WORDS - 1) // WORDS
     if pid == 0:
-        meet(met_ptr, epoch, RANKS)
-    elif pid <= clearers:
+        exchange_signals(begun_ptr, epoch, RANKS)
+    elif pid <= padding_programs:
         num_tiles = tl.load(num_tiles_ptr)
-        clear_padding(rows_ptr, row_slot_ptr, num_tiles, pid - 1, clearers, H, BM)
+        clear_padding(rows_ptr, row_slot_ptr, num_tiles, pid - 1, padding_programs, H, BM)
         if S > 0:
-            clear_padding(scale_rows_ptr, row_slot_ptr, num_tiles, pid - 1, clearers, S, BM)
+            clear_padding(scale_rows_ptr, row_slot_ptr, num_tiles, pid - 1, padding_programs, S, BM)
     else:
-        item = pid - 1 - clearers
+        item = pid - 1 - padding_programs
         token = item // PARTS
         word = item % PARTS * WORDS + tl.arange(0, WORDS)
         at = token.to(tl.int64) * (PARTS * WORDS) + word
@@ -153,7 +153,7 @@ def combine_kernel(
     y_ptr,
     out_ptr,
     boxes_ptr,
-    met_ptr,
+    begun_ptr,
     token_ranks_ptr,
     route_row_ptr,
     route_weight_ptr,
@@ -174,7 +174,7 @@ def combine_kernel(
     own = dl.rank()
     worker, workers = tl.program_id(0) - 1, tl.num_programs(0) - 1
     if worker < 0:
-        meet(met_ptr, epoch, RANKS)
+        exchange_signals(begun_ptr, epoch, RANKS)
     else:
         parts = parts_of_row(H, y_ptr.dtype.element_ty, WORDS)
         boxes_ptr += (epoch % 2).to(tl.int64) * RANKS * capacity * (parts * WORDS)

@@ -130,7 +130,7 @@ def take_put_rows_kernel(
         tl.store(rows_ptr + row.to(tl.int64) * H + column, value, mask=column < H)
 
 
-def sample_plan(ranks: int, generator: torch.Generator) -> Plan:
+def nodes_sample_plan(ranks: int, generator: torch.Generator) -> Plan:
     """Two experts on every rank, 20 tokens with none, one or both of them."""
     tokens, experts = 20, 2
     ids = torch.rand(tokens, experts + 2, generator=generator).topk(2).indices
@@ -142,7 +142,7 @@ def sample_plan(ranks: int, generator: torch.Generator) -> Plan:
 
 def dispatch_sample(ranks: int, generator: torch.Generator) -> dict[str, Any]:
     """Arguments for the checker."""
-    return dispatch_arguments(sample_plan(ranks, generator), ranks)
+    return dispatch_arguments(nodes_sample_plan(ranks, generator), ranks)
 
 
 def dispatch_arguments(plan: Plan, ranks: int) -> dict[str, Any]:

@@ -39,8 +39,7 @@ from ditron_compiler.errors import DitronError
 
 __all__ = ["moe_rs", "moe_rs_program", "moe_rs_rows", "product_and_sums", "sum_operands"]
 
-#: Columns of w from which on sums are hidden: the product of fewer is done too soon, and takes longer beside them
-#: (docs/results/moe.md).
+#: Columns of w from which on sums are sent beside the product: one of fewer is done too soon (docs/results/moe.md).
 LEAST_DEPTH = 512
 
 
@@ -159,7 +158,7 @@ def moe_rs_program(
         y,
         out,
         word_boxes(capacity * parts * words),
-        dh.symm_zeros(num_ranks, dtype=torch.int64, name="met"),
+        dh.symm_zeros(num_ranks, dtype=torch.int64, name="begun"),
         token_ranks,
         route_row,
         route_weight,
@@ -177,24 +176,27 @@ def moe_rs_program(
 
 def _hides_sums(ranks: int, block_m: int, average: int, K: int) -> bool:
     """Whether other ranks' tokens are added next to the product of the own ones, by how many rows an expert has on
-    average: where a plan divides its tiles by stage, and the product takes long enough (docs/results/moe.md).
+    average: where a plan divides its tiles by stage, and among more than two ranks, which send more than between two
+    (docs/results/moe.md).
     """
-    return block_m >= 128 and K >= LEAST_DEPTH and groups_of_stages(ranks, average) > 1
+    return ranks > 2 and block_m >= 128 and K >= LEAST_DEPTH and groups_of_stages(ranks, average) > 1
 
 
 def _schedule(group: Group, plan: Plan, w: torch.Tensor, algorithm: str | None, given: Options) -> Options:
     """Keyword arguments of the program of an algorithm: ``given``, and those that are chosen."""
     (_, H, K), scaled = w.shape, w.dtype == torch.float8_e4m3fn
     chosen = tiles_for(plan.block_m, group.small_shapes, scaled)
-    chosen["words"] = words_at_once(-(-H // 4))
+    beside = {"beside": 2, "words": 8}
     if group.small_shapes:
         chosen["words"] = 8
     else:
-        chosen["programs"] = programs_at_once(group, plan.block_m, scaled, given)
+        chosen |= {"programs": programs_at_once(group, plan.block_m, scaled, given), "words": words_at_once(-(-H // 4))}
         if plan.block_m >= 128 and not scaled:
             chosen["maxnreg"] = 192
+        # Of programs with fewer warps only half find a place beside the product (docs/results/moe.md).
+        beside = {"beside": 2 * group.sms, "words": 256}
     if algorithm == "by_stage":
-        return chosen | {"beside": 2 if group.small_shapes else 2 * group.sms} | given
+        return chosen | beside | given
     return chosen | {"whole_k": K % given.get("block", chosen["block"])[2] == 0} | given
 
 
@@ -205,15 +207,15 @@ def _rule(problem: Problem) -> Rule:
         why = f"an expert has {problem.rows_of_expert} rows on average: tiles are in groups by stage, and hide sums"
         return Rule({"algorithm": "by_stage"} | tiles, why)
     why = (
-        f"an expert has {problem.rows_of_expert} rows of {problem.K} on average: too few for groups of tiles by stage, "
-        "under which sums would be hidden"
+        f"an expert has {problem.rows_of_expert} rows of {problem.K} on average, and there are {problem.ranks} ranks: "
+        "sums beside the product would take longer"
     )
     return Rule({"algorithm": "after"} | tiles, why)
 
 
 @tunable("moe_rs", rule=_rule, node_algorithms=())
 def moe_rs_candidates(problem: Problem) -> Iterator[Options]:
-    """Schedules of :func:`moe_rs`: sums after the product or beside it, and other tiles."""
+    """Schedules of :func:`moe_rs`: sums after the product or by stage, and other tiles."""
     tiles = block_of_experts(problem)
     rows = tiles["block"][0]
     after = {"algorithm": "after"} | tiles

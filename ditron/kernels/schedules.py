@@ -287,7 +287,7 @@ _LIMITS = {
     "push_block": (1, 1 << 16),
     "copy_streams": (1, 8),
     "parts": (2, 4),
-    "words": (64, 2048),
+    "words": (64, 1024),
 }
 
 

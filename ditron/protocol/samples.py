@@ -71,8 +71,8 @@ def sample_args(program: Any, ranks: int, sample: int, rank: int = 0) -> tuple[M
     parameters = inspect.signature(program.sample_args).parameters.values()
     names = [parameter.name for parameter in parameters if parameter.kind is parameter.POSITIONAL_OR_KEYWORD]
     if len(names) > 1:
-        of_rank = (rank,) if len(names) > 2 else ()
-        return program.sample_args(ranks, torch.Generator().manual_seed(sample), *of_rank), True
+        of_rank = {"rank": rank} if "rank" in names else {}
+        return program.sample_args(ranks, torch.Generator().manual_seed(sample), **of_rank), True
     given = program.sample_args(ranks)
     leaves = [
         parse_argument(value) if isinstance(value, str) and "[" in value else value for value in tree_leaves(given)

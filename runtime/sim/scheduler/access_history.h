@@ -57,7 +57,7 @@ struct AccessHistory {
   }
 
   static constexpr int32_t fewestRepeats = 64;
-  static constexpr size_t maxReads = 4096;
+  static constexpr size_t maxReads = 16384;
   std::vector<Read> reads;
   std::array<Write, 8> writes;
   int32_t numWrites = 0;

@@ -87,10 +87,10 @@ def test_quantized_tokens_and_their_scales(at_once, seed):
 
 
 @pytest.mark.parametrize("seed", [0, 1])
-@pytest.mark.parametrize("ranks, top_k, words, clearers", [(1, 2, 64, 3), (2, 3, 64, 1), (3, 2, 128, 5)])
-def test_schedules_and_numbers_of_tokens(ranks, top_k, words, clearers, seed):
+@pytest.mark.parametrize("ranks, top_k, words, padding_programs", [(1, 2, 64, 3), (2, 3, 64, 1), (3, 2, 128, 5)])
+def test_schedules_and_numbers_of_tokens(ranks, top_k, words, padding_programs, seed):
     """Rows of one part and of several, the last not whole, in memory that other calls have used."""
-    dispatch, combine = {"words": words, "clearers": clearers}, {"words": words}
+    dispatch, combine = {"words": words, "padding_programs": padding_programs}, {"words": words}
 
     def main():
         rank = ditron.rank()
@@ -234,7 +234,7 @@ def plan_of(tokens):
         ),
         (lambda: kernels.ep_dispatch(torch.zeros(4, 8), plan_of(4), out=3), "out must be a tensor, got int"),
         (lambda: kernels.ep_dispatch(torch.zeros(4, 8), plan_of(4), words=96), "words must be a power of two, got 96"),
-        (lambda: kernels.ep_dispatch(torch.zeros(4, 8), plan_of(4), words=32), "words must be from 64 to 2048, got 32"),
+        (lambda: kernels.ep_dispatch(torch.zeros(4, 8), plan_of(4), words=32), "words must be from 64 to 1024, got 32"),
         (lambda: kernels.ep_dispatch(torch.zeros(4, 8), plan_of(4), floats=True), "unknown argument 'floats'"),
         (lambda: kernels.ep_dispatch(torch.zeros(4, 8), plan_of(4), width=8), "unknown argument 'width'"),
         (lambda: kernels.ep_combine(torch.zeros(3, 8), plan_of(4)), "y has 3 rows, and the plan is for [0-9]+ rows"),

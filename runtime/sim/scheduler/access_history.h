@@ -30,6 +30,7 @@ struct AccessHistory {
   void clear() {
     reads.clear();
     readOf.clear();
+    next = 0;
     numWrites = 0;
     restart();
   }
@@ -40,8 +41,18 @@ struct AccessHistory {
   }
   /// The latest read of that place; null: none is kept.
   Read *find(const void *address, int32_t bytes) {
-    auto found = readOf.find(keyOf(address, bytes));
-    return found == readOf.end() ? nullptr : &reads[found->second];
+    // A loop reads the same places in the same order.
+    size_t index = next < reads.size() ? next : 0;
+    if (reads.empty() || reads[index].address != address ||
+        reads[index].bytes != bytes) {
+      auto found = readOf.find(keyOf(address, bytes));
+      if (found == readOf.end()) {
+        return nullptr;
+      }
+      index = found->second;
+    }
+    next = index + 1;
+    return &reads[index];
   }
   void add(const Read &read) {
     readOf.emplace(keyOf(read.address, read.bytes), reads.size());
@@ -73,6 +84,7 @@ private:
     return reinterpret_cast<uintptr_t>(address) << 4 | uint64_t(bytes);
   }
   std::unordered_map<uint64_t, size_t> readOf; ///< Indices into reads.
+  size_t next = 0; ///< Of the read behind the latest one, in reads.
 };
 
 } // namespace ditron::sim

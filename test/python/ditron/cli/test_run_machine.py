@@ -67,7 +67,7 @@ import torch
 import ditron
 
 ditron.init()
-x, ids = torch.empty(512, 256, dtype=torch.bfloat16), ditron.kernels.draw_routes(512, experts=16, top_k=2)
+x, ids = torch.empty(1024, 1024, dtype=torch.bfloat16), ditron.kernels.draw_routes(1024, experts=16, top_k=2)
 plan = ditron.kernels.moe_plan(*ids, num_experts=16)
 ditron.kernels.ep_dispatch(x, plan)
 """

@@ -15,7 +15,7 @@ import ditron.host as dh
 from ditron.distributed.group import Group
 from ditron.distributed.torch_groups import AnyGroup
 from ditron.kernels.dispatch import torch_operator
-from ditron.kernels.ep_exchange_kernels import combine_kernel, dispatch_kernel
+from ditron.kernels.ep_exchange_kernels import dispatch_kernel, launch_combine
 from ditron.kernels.ep_nodes import ep_combine_nodes_program, ep_dispatch_nodes_program
 from ditron.kernels.operands import DTYPES, QUANTIZED, aligned, capacity_for, in_group, require_tensor, result
 from ditron.kernels.repeated import repeatable, run_step
@@ -188,26 +188,7 @@ def ep_combine_program(
     ``token_ranks``, ``route_row`` and ``route_weight``: of a plan. Memory is kept for up to ``capacity`` tokens of a
     rank. A program has ``words`` of a token's sum.
     """
-    tokens, H = out.shape
-    parts = dh.cdiv(H, words * (8 // out.dtype.itemsize))
-    combine_kernel[(1 + tokens * parts,)](
-        y,
-        out,
-        word_boxes(capacity * parts * words),
-        dh.symm_zeros(num_ranks, dtype=torch.int64, name="begun"),
-        token_ranks,
-        route_row,
-        route_weight,
-        tokens,
-        capacity,
-        H,
-        dh.epoch(),
-        WORDS=words,
-        TOP_K=top_k,
-        RANKS=num_ranks,
-        ALL=False,
-        num_warps=max(words // 64, 1),
-    )
+    launch_combine(y, out, token_ranks, (route_row, route_weight), capacity, num_ranks, top_k, words)
 
 
 def _operand(

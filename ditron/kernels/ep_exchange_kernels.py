@@ -7,10 +7,14 @@ something from all others in each call (exchange.py): one program sends them a s
 
 from __future__ import annotations
 
+from typing import Any
+
+import torch
 import triton
 import triton.language as tl
 
 import ditron
+import ditron.host as dh
 import ditron.language as dl
 from ditron.kernels.combine import add_sums, parts_of_row, send_sums, send_sums_to_all
 from ditron.kernels.routing_kernels import has_bit
@@ -24,9 +28,10 @@ from ditron.kernels.words import (
     receive,
     send,
     word_box,
+    word_boxes,
 )
 
-__all__ = ["combine_kernel", "dispatch_kernel"]
+__all__ = ["dispatch_kernel", "launch_combine"]
 
 
 @ditron.jit
@@ -186,3 +191,38 @@ def combine_kernel(
             for step in range(1, RANKS):
                 send_sums(y_ptr, boxes_ptr, *of_routes, (own + step) % RANKS, *of_program, WORDS, TOP_K)
         add_sums(y_ptr, out_ptr, boxes_ptr, token_ranks_ptr, *of_routes, *of_program, WORDS, TOP_K, RANKS, ALL)
+
+
+def launch_combine(
+    y: Any,
+    out: Any,
+    token_ranks: Any,
+    of_routes: tuple[Any, Any],
+    capacity: Any,
+    num_ranks: int,
+    top_k: int,
+    words: int,
+    to_all: bool = False,
+) -> None:
+    """In a host program: :func:`combine_kernel`, ``words`` of a token's sum a program; memory is kept for up to
+    ``capacity`` tokens.
+    """
+    tokens, H = out.shape
+    parts = dh.cdiv(H, words * (8 // out.dtype.itemsize))
+    combine_kernel[(1 + tokens * parts,)](
+        y,
+        out,
+        word_boxes(capacity * parts * words),
+        dh.symm_zeros(num_ranks, dtype=torch.int64, name="begun"),
+        token_ranks,
+        *of_routes,
+        tokens,
+        capacity,
+        H,
+        dh.epoch(),
+        WORDS=words,
+        TOP_K=top_k,
+        RANKS=num_ranks,
+        ALL=to_all,
+        num_warps=max(words // 64, 1),
+    )

@@ -12,11 +12,10 @@ import torch
 from triton.tools.tensor_descriptor import TensorDescriptor
 
 import ditron
-import ditron.host as dh
 from ditron.distributed.group import Group
 from ditron.distributed.torch_groups import AnyGroup
 from ditron.kernels.dispatch import torch_operator
-from ditron.kernels.ep_exchange_kernels import combine_kernel
+from ditron.kernels.ep_exchange_kernels import launch_combine
 from ditron.kernels.expert_schedules import (
     block_of_experts,
     check_tile,
@@ -32,7 +31,7 @@ from ditron.kernels.repeated import repeatable, run_step, scratch
 from ditron.kernels.routing import Plan, sample_plan
 from ditron.kernels.schedules import check_schedule
 from ditron.kernels.tiles import shards_descriptor
-from ditron.kernels.words import word_boxes, words_at_once
+from ditron.kernels.words import words_at_once
 from ditron.tuning.problem import Options, Problem
 from ditron.tuning.registry import Rule, tunable
 from ditron_compiler.errors import DitronError
@@ -127,7 +126,7 @@ def moe_rs_program(
     adds ``words`` of a token's sum. ``swap_ab``: as of :func:`ditron.kernels.grouped.grouped_product`. ``scale_rows``
     [max_rows, K / 128] and ``scale_w`` [experts * H / 128, K / 128]: of quantized ``rows`` and ``w``.
     """
-    (tokens, H), K = out.shape, rows.shape[1]
+    H, K = out.shape[1], rows.shape[1]
     BM, BN, BK = block
     rows_product_kernel[(programs,)](
         TensorDescriptor.from_tensor(rows, [BM, BK]),
@@ -153,25 +152,7 @@ def moe_rs_program(
         num_stages=stages,
         **({} if maxnreg is None else {"maxnreg": maxnreg}),
     )
-    parts = dh.cdiv(H, words * (8 // out.dtype.itemsize))
-    combine_kernel[(1 + tokens * parts,)](
-        y,
-        out,
-        word_boxes(capacity * parts * words),
-        dh.symm_zeros(num_ranks, dtype=torch.int64, name="begun"),
-        token_ranks,
-        route_row,
-        route_weight,
-        tokens,
-        capacity,
-        H,
-        dh.epoch(),
-        WORDS=words,
-        TOP_K=top_k,
-        RANKS=num_ranks,
-        ALL=to_all,
-        num_warps=max(words // 64, 1),
-    )
+    launch_combine(y, out, token_ranks, (route_row, route_weight), capacity, num_ranks, top_k, words, to_all)
 
 
 def _hides_sums(ranks: int, block_m: int, average: int, K: int) -> bool:

@@ -155,6 +155,18 @@ def test_a_rank_that_waits_for_nobody(seed):
     run(main, ranks=3, seed=seed)
 
 
+def test_a_weight_of_no_expert_counts_for_nothing():
+    ids = torch.tensor([[0, -1], [-1, -1], [1, 2], [-1, 3]], dtype=torch.int32)
+    weights = torch.tensor([[1.0, torch.nan], [torch.nan, torch.inf], [1.0, 1.0], [-torch.inf, 1.0]])
+
+    def main():
+        plan = kernels.moe_plan(ids, weights, num_experts=4)
+        rows = kernels.ep_dispatch(torch.ones(4, 8), plan)
+        assert kernels.ep_combine(rows, plan)[:, 0].tolist() == [1, 0, 2, 1]
+
+    run(main, ranks=2)
+
+
 def test_scales_beside_weights_with_gradients():
     """A plan's weights are not dispatched."""
 

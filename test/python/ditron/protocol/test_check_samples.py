@@ -289,3 +289,25 @@ def test_polled_floats_are_not_followed():
     assert "the condition of a loop depends on data" in str(report).splitlines()[-1]
     for seed in range(4):
         ditron.sim.run(run_lamport_of_floats, 3, seed=seed)
+
+
+def test_arguments_of_a_rank():
+    """Who has a parameter of that name gets the rank; another one keeps its default."""
+    seen, others = [], []
+
+    def of_rank(ranks, generator, rank):
+        seen.append(rank)
+        return {"x": "f32[4]", "out": "f32[4]"}
+
+    def with_default(ranks, generator, size=4):
+        others.append(size)
+        return {"x": f"f32[{size}]", "out": f"f32[{size}]"}
+
+    for sample_args in (of_rank, with_default):
+
+        @ditron.program(sample_args=sample_args, max_nodes=1)
+        def program(x, out):
+            dh.copy(x, out)
+
+        check_program(program, groups=[(3, None)])
+    assert set(seen) == {0, 1, 2} and set(others) == {4}

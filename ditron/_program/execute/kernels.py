@@ -31,8 +31,10 @@ __all__ = [
     "compile_for_gpu",
     "kernel_function",
     "parameters_of",
+    "starts_early",
     "with_count",
     "with_pointers",
+    "with_wait_at_entry",
 ]
 
 _hooks = triton.knobs.runtime  # profilers set them
@@ -82,6 +84,8 @@ class _ModuleSource(ASTSource):
 def compile_for_gpu(text: str, symbol: str, options: Mapping[str, Any], target: Target) -> CompiledKernel:
     """The kernel in ``text``, compiled by Triton or found in its cache."""
     options = dict(options)
+    if starts_early(options, target):
+        text, options["launch_pdl"] = with_wait_at_entry(text), True
     options["extern_libs"] = dict(options.get("extern_libs") or {}) | device_libraries(target)
     with passes_on_ttgir():
         return triton.compile(_ModuleSource(text, symbol, target), target=target.gpu_target(), options=options)
@@ -130,6 +134,37 @@ class DeviceKernel:
             return self._run(*grid, stream, self._function, self._packed, None, None, None, *arguments)
         about = self.kernel.launch_metadata(grid, stream, *arguments)
         self._run(*grid, stream, self._function, self._packed, about, enter, leave, *arguments)
+
+
+def starts_early(options: Mapping[str, Any], target: Target) -> bool:
+    """Whether a kernel is launched before the one ahead of it has ended, and waits for that by itself (decision 21).
+
+    Not one whose launch says ``launch_pdl``: of True it waits where its author has it wait.
+    """
+    if target.backend != "cuda" or not isinstance(target.arch, int) or target.arch < 90:
+        return False
+    return "launch_pdl" not in options and not options.get("launch_cooperative_grid")
+
+
+def with_wait_at_entry(text: str) -> str:
+    """The kernel in ``text``, which first waits until the kernels before it on its stream have ended and what they have
+    stored is visible.
+    """
+    with ir.Context() as context:
+        context.allow_unregistered_dialects = True
+        module = ir.Module.parse(text)
+        function = kernel_function(module)
+        with function.location, ir.InsertionPoint(next(iter(function.entry_block.operations))):
+            i32 = ir.IntegerType.get_signless(32)
+            tt.ElementwiseInlineAsmOp(
+                [i32],
+                [],
+                asm_string=ir.StringAttr.get("griddepcontrol.wait; mov.u32 $0, 0;"),
+                constraints=ir.StringAttr.get("=r,~{memory}"),
+                pure=ir.BoolAttr.get(False),
+                packed_element=ir.IntegerAttr.get(i32, 1),
+            )
+        return module.operation.get_asm(enable_debug_info=True, print_generic_op_form=True)
 
 
 def captured_form(text: str, parameters: tuple[int, ...], counts: bool) -> str:

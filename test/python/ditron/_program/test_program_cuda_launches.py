@@ -12,7 +12,9 @@ import ditron
 import ditron.host as dh
 from ditron import CompileError, DitronError
 from ditron._program.execute import cuda
+from ditron._program.execute.kernels import captured_form, compile_for_gpu
 from ditron._program.execute.lru import LruCache
+from ditron_compiler.frontend.targets import parse_target
 
 # ruff: noqa: F811 - tests take the fixture by its name
 
@@ -202,3 +204,40 @@ def test_capture_of_a_first_call_is_an_error(machine):
     machine.capturing = True
     with pytest.raises(DitronError, match="call it once on every rank first"):
         of_fixed_memory(torch.ones(3, 8), torch.zeros(3, 8))
+
+
+@ditron.jit
+def add_epoch(x_ptr, epoch):
+    tl.store(x_ptr + tl.program_id(0), tl.load(x_ptr + tl.program_id(0)) + epoch)
+
+
+@ditron.program(example={"x": "i64[64]"})
+def adds_epoch(x):
+    add_epoch[(64,)](x, dh.epoch())
+
+
+@pytest.mark.parametrize("form", ["called", "captured", "counting"])
+def test_kernels_are_launched_early_and_wait_before_they_touch_memory(form):
+    executable, _ = adds_epoch.executable_and_arguments(adds_epoch.example, target="cuda:90")
+    text = executable.kernel("add_epoch")
+    if form != "called":
+        text = captured_form(text, (1,), counts=form == "counting")
+    compiled = compile_for_gpu(text, "add_epoch", {}, parse_target("cuda:90"))
+    ptx = compiled.asm["ptx"]
+    waits, accesses = ptx.index("griddepcontrol.wait"), [ptx.index("ld.global"), ptx.index("st.global")]
+    assert compiled.metadata.launch_pdl and ptx.count("griddepcontrol") == 1 and waits < min(accesses)
+
+
+@pytest.mark.parametrize(
+    "target, options, is_early",
+    [
+        ("cuda:90", {"launch_pdl": False}, False),
+        ("cuda:90", {"launch_pdl": True}, True),  # and waits where its author says
+        ("cuda:90", {"launch_cooperative_grid": True}, False),
+        ("cuda:80", {}, False),
+    ],
+)
+def test_kernels_that_do_not_wait_at_their_entry(target, options, is_early):
+    executable, _ = adds_epoch.executable_and_arguments(adds_epoch.example, target=target)
+    compiled = compile_for_gpu(executable.kernel("add_epoch"), "add_epoch", options, parse_target(target))
+    assert "griddepcontrol" not in compiled.asm["ptx"] and compiled.metadata.launch_pdl == is_early

@@ -13,7 +13,7 @@ import ditron.host as dh
 import ditron.language as dl
 from ditron.distributed.torch_groups import AnyGroup
 from ditron.kernels.dispatch import is_plain_call, torch_operator
-from ditron.kernels.expert_activation import swiglu_rows
+from ditron.kernels.expert_activation import is_gated, swiglu_rows
 from ditron.kernels.expert_schedules import block_of_experts, check_tile, programs_at_once, tiles_for, tuned_for_plan
 from ditron.kernels.grouped import (
     expert_tile,
@@ -459,13 +459,7 @@ def ag_moe_rows(
         check_schedule("ag_moe", schedule, program)
         check_tile("ag_moe", plan, schedule, scaled)
         x, w = aligned(x), aligned(w)
-        if activation not in (None, "swiglu") or activation is not None and N % 2:
-            raise DitronError(
-                f"ag_moe: unknown activation {activation!r} of {N} columns: expected 'swiglu' of an even number or None"
-            )
-        gated = activation is not None
-        if gated and scaled:
-            raise DitronError("ag_moe: activation= is for bfloat16 or float16: quantize what swiglu makes of the rows")
+        gated = is_gated("ag_moe", activation, N, scaled)
         dtype = torch.bfloat16 if scaled else x.dtype
         out = result("ag_moe", (plan.max_rows, N // 2 if gated else N), x, out, dtype, x=x, w=w)
         if not reaches_by_tma(out):

@@ -11,7 +11,7 @@ from ditron.distributed.torch_groups import AnyGroup, group_name, group_named
 from ditron.kernels.ag_moe import ag_moe
 from ditron.kernels.dispatch import may_repeat
 from ditron.kernels.ep_exchange import ep_combine, ep_dispatch
-from ditron.kernels.expert_activation import quantize_1x128, swiglu_rows, swiglu_rows_1x128
+from ditron.kernels.expert_activation import quantize_1x128, swiglu_rows_1x128
 from ditron.kernels.expert_schedules import block_rows
 from ditron.kernels.grouped_mm import grouped_mm
 from ditron.kernels.moe_plan import moe_plan
@@ -107,7 +107,7 @@ def ep_moe(
             :func:`moe_plan`.
         group: the ranks; default the current group.
         algorithm: ``"gathered"``: :func:`ag_moe` with SwiGLU and :func:`moe_rs`; ``"dispatched"``: :func:`ep_dispatch`,
-            :func:`grouped_mm`, SwiGLU, :func:`grouped_mm` and :func:`ep_combine`, the only one over several nodes.
+            :func:`grouped_mm` with SwiGLU, :func:`grouped_mm` and :func:`ep_combine`, the only one over several nodes.
             Default what was measured to be fastest, or dispatched for up to 512 tokens of each of more than two
             ranks, if they divide the experts, or gathered; compiled by torch, gathered.
 
@@ -180,9 +180,8 @@ def _products(
     x: torch.Tensor, w13: torch.Tensor, w2: torch.Tensor, plan: Plan, *, dispatched: bool, group: AnyGroup
 ) -> torch.Tensor:
     if dispatched:
-        rows = grouped_mm(ep_dispatch(x, plan, group=group), w13, plan, group=group)
-        rows = grouped_mm(swiglu_rows(rows, plan.tables, group=group), w2, plan, group=group)
-        return ep_combine(rows, plan, group=group)
+        hidden = grouped_mm(ep_dispatch(x, plan, group=group), w13, plan, activation="swiglu", group=group)
+        return ep_combine(grouped_mm(hidden, w2, plan, group=group), plan, group=group)
     return moe_rs(ag_moe(x, w13, plan, activation="swiglu", group=group), w2, plan, group=group)
 
 

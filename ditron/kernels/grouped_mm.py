@@ -11,13 +11,21 @@ from triton.tools.tensor_descriptor import TensorDescriptor
 import ditron
 from ditron.distributed.group import Group
 from ditron.distributed.torch_groups import AnyGroup
-from ditron.kernels.dispatch import torch_operator
+from ditron.kernels.dispatch import is_plain_call, torch_operator
+from ditron.kernels.expert_activation import is_gated, swiglu_rows
 from ditron.kernels.expert_schedules import programs_at_once, tiles_for
-from ditron.kernels.grouped import expert_tile, grouped_product, scale_of_rows, scale_of_weights, store_grouped
+from ditron.kernels.grouped import (
+    expert_tile,
+    grouped_product,
+    scale_of_rows,
+    scale_of_weights,
+    store_grouped,
+    weights_descriptor,
+)
 from ditron.kernels.operands import aligned, grouped_operands, in_group
 from ditron.kernels.repeated import repeatable, run_step, scratch
 from ditron.kernels.routing import Plan, tables_on_host
-from ditron.kernels.tiles import shards_descriptor
+from ditron.kernels.tiles import MAX_REGISTERS, shards_descriptor
 from ditron_compiler.errors import DitronError
 
 __all__ = ["grouped_mm", "grouped_mm_program", "grouped_mm_rows", "product_of_rows"]
@@ -44,19 +52,25 @@ def rows_product_kernel(
     SWAP_AB: tl.constexpr,
     W_IS_KN: tl.constexpr,
     SCALED: tl.constexpr,
+    GATED: tl.constexpr = False,
 ):
     """``out`` [max_rows, N] = rows [max_rows, K] times their experts' matrices of ``w`` [experts * N, K] transposed, or
-    with ``W_IS_KN`` of ``w`` [experts * K, N].
+    with ``W_IS_KN`` of ``w`` [experts * K, N], or with ``GATED`` SwiGLU of those of ``w`` [experts * 2 * N, K].
     """
-    tiles_n = tl.cdiv(N, BN)
+    BN_OUT: tl.constexpr = BN // 2 if GATED else BN
+    tiles_n = tl.cdiv(N, BN_OUT)
     for tile in tl.range(tl.program_id(0), tl.load(num_tiles_ptr) * tiles_n, PROGRAMS, flatten=True):
         m, n, expert, _, _ = expert_tile(tile, tiles_n, tiles_ptr, GROUP)
-        w_row = expert * K if W_IS_KN else expert * N + n * BN
+        col = n * BN_OUT
+        if GATED:
+            w_row = expert
+        else:
+            w_row = expert * K if W_IS_KN else expert * N + col
         scale_rows = None
         scale_w = None
         if SCALED:
             scale_rows = scale_of_rows(scale_rows_ptr, m * BM, K, BM)
-            scale_w = scale_of_weights(scale_w_ptr, expert, n * BN, N, K)
+            scale_w = scale_of_weights(scale_w_ptr, expert, col, N, K)
         acc = grouped_product(
             rows_desc,
             m * BM,
@@ -71,13 +85,13 @@ def rows_product_kernel(
             WHOLE_K,
             SWAP_AB,
             W_IS_KN,
-            n * BN,
-            False,
+            col,
+            GATED,
             scale_rows,
             scale_w,
             SCALED,
         )
-        store_grouped(out_ptr, out_desc, m * BM, n * BN, acc, N, 2, SWAP_AB)
+        store_grouped(out_ptr, out_desc, m * BM, col, acc, N, BN_OUT // (BN // 2), SWAP_AB)
 
 
 def sample(ranks: int, generator: torch.Generator) -> dict[str, Any]:
@@ -125,6 +139,7 @@ def grouped_mm_program(
     *,
     whole_k,
     w_is_kn=False,
+    gated=False,
     block=(128, 256, 64),
     programs=132,
     swap_ab=False,
@@ -138,13 +153,16 @@ def grouped_mm_program(
 
     ``tiles`` and ``num_tiles``: of a plan for ``block[0]`` rows in a tile. ``whole_k``: K is a multiple of
     ``block[2]``. ``swap_ab``: as of :func:`ditron.kernels.grouped.grouped_product`. ``scale_rows`` [max_rows, K / 128]
-    and ``scale_w`` [experts * N / 128, K / 128]: of quantized ``rows`` and ``w``.
+    and ``scale_w`` [experts * N / 128, K / 128]: of quantized ``rows`` and ``w``. ``gated``: ``out`` are SwiGLU of the
+    products with ``w`` [experts * 2 * N, K], in which each expert's N gates come first.
     """
     K, N = rows.shape[1], out.shape[1]
     BM, BN, BK = block
+    if maxnreg is None and gated and num_warps == 8:
+        maxnreg = MAX_REGISTERS
     rows_product_kernel[(programs,)](
         TensorDescriptor.from_tensor(rows, [BM, BK]),
-        TensorDescriptor.from_tensor(w, [BK, BN] if w_is_kn else [BN, BK]),
+        TensorDescriptor.from_tensor(w, [BK, BN]) if w_is_kn else weights_descriptor(w, N, BN, BK, gated, swap_ab),
         scale_rows,
         scale_w,
         out,
@@ -162,6 +180,7 @@ def grouped_mm_program(
         SWAP_AB=swap_ab,
         W_IS_KN=w_is_kn,
         SCALED=scale_rows is not None,
+        GATED=gated,
         num_warps=num_warps,
         num_stages=stages,
         **({} if maxnreg is None else {"maxnreg": maxnreg}),
@@ -175,17 +194,19 @@ def product_of_rows(
     group: Group,
     *,
     w_is_kn: bool,
+    gated: bool = False,
     scales: tuple[torch.Tensor, torch.Tensor] | None = None,
 ) -> torch.Tensor:
     """``[max_rows, N]``, ``rows`` [max_rows, K] times their experts' matrices of ``w`` [experts, N, K] transposed, or
-    with ``w_is_kn`` of ``w`` [experts, K, N]; ``scales`` of quantized rows and matrices.
+    with ``w_is_kn`` of ``w`` [experts, K, N], or ``gated`` SwiGLU of those of ``w`` [experts, 2 * N, K]; ``scales`` of
+    quantized rows and matrices.
     """
     rows, w = aligned(rows), aligned(w)
-    K, N = rows.shape[1], w.shape[2 if w_is_kn else 1]
+    K, N = rows.shape[1], w.shape[2 if w_is_kn else 1] // (2 if gated else 1)
     chosen = tiles_for(plan.block_m, group.small_shapes, scales is not None)
     if not group.small_shapes:
         chosen["programs"] = programs_at_once(group, plan.block_m, scales is not None, {})
-    chosen |= {"w_is_kn": w_is_kn, "whole_k": K % chosen["block"][2] == 0}
+    chosen |= {"w_is_kn": w_is_kn, "gated": gated, "whole_k": K % chosen["block"][2] == 0}
     out = scratch((plan.max_rows, N), rows, rows.dtype if scales is None else torch.bfloat16)
     of_rows = (None, None) if scales is None else map(aligned, scales)
     run_step(grouped_mm_program, rows, w.view(-1, w.shape[2]), out, plan.tiles, plan.num_tiles, *of_rows, **chosen)
@@ -199,6 +220,7 @@ def grouped_mm(
     *,
     scale_rows: torch.Tensor | None = None,
     scale_w: torch.Tensor | None = None,
+    activation: str | None = None,
     group: AnyGroup = None,
 ) -> torch.Tensor:
     """Each row times the transposed matrix of its expert, on this rank.
@@ -210,16 +232,22 @@ def grouped_mm(
         plan: of these rows (:func:`moe_plan`).
         scale_rows, scale_w: ``[plan.max_rows, K / 128]`` and ``[plan.experts, N / 128, K / 128]`` float32, the latter
             rounded up, of quantized tensors; the result is bfloat16 and has no gradients.
+        activation: ``"swiglu"``: of what the products are, as of :func:`ag_moe`, ``[N / 2]`` of a row.
         group: the ranks of the plan; default the current group.
 
-    Returns ``[plan.max_rows, N]``. What lies behind the rows of the experts is neither read nor written. Raises
+    Returns ``[plan.max_rows, N]``, or as many columns as the activation leaves. What lies behind the rows of the
+    experts is neither read nor written. Raises
     DitronError for tensors that do not fit.
 
         hidden = ditron.kernels.grouped_mm(ditron.kernels.ep_dispatch(x, plan), w, plan)
     """
     if not isinstance(plan, Plan):
         raise DitronError(f"grouped_mm: plan must be a Plan, got {type(plan).__name__}: make one with moe_plan")
-    return grouped_mm_rows(rows, w, plan.tables, scale_rows=scale_rows, scale_w=scale_w, group=group)
+    scales = {"scale_rows": scale_rows, "scale_w": scale_w}
+    if activation == "swiglu" and not is_plain_call((rows, w, plan.tables)):
+        hidden = grouped_mm_rows(rows, w, plan.tables, **scales, group=group)  # which the gradient needs
+        return swiglu_rows(hidden, plan.tables, group=group)
+    return grouped_mm_rows(rows, w, plan.tables, **scales, activation=activation, group=group)
 
 
 @torch_operator("scale_rows", "scale_w")
@@ -231,6 +259,7 @@ def grouped_mm_rows(
     *,
     scale_rows: torch.Tensor | None = None,
     scale_w: torch.Tensor | None = None,
+    activation: str | None = None,
     group: AnyGroup = None,
 ) -> torch.Tensor:
     """:func:`grouped_mm` with the tables of a plan."""
@@ -242,5 +271,6 @@ def grouped_mm_rows(
                 f"grouped_mm: there are {len(rows)} rows and {len(w)} experts, and the plan is for {plan.max_rows} and "
                 f"{plan.experts}"
             )
+        gated = is_gated("grouped_mm", activation, w.shape[1], scale_rows is not None)
         scales = None if scale_rows is None or scale_w is None else (scale_rows, scale_w)
-        return product_of_rows(rows, w, plan, group, w_is_kn=False, scales=scales)
+        return product_of_rows(rows, w, plan, group, w_is_kn=False, gated=gated, scales=scales)

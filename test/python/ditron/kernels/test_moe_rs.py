@@ -188,15 +188,22 @@ def test_layer(ranks, parallel):
     run(main, ranks=ranks)
 
 
-@pytest.mark.parametrize("swap_ab", [True, False])
-def test_activation(swap_ab):
-    """Rows of SwiGLU, of one rounding: an expert's gates are the first half of its matrix."""
+@pytest.mark.parametrize("block_m", [16, 64])
+@pytest.mark.parametrize("operator", ["ag_moe", "grouped_mm"])
+def test_activation(operator, block_m):
+    """Rows of SwiGLU, of one rounding: an expert's gates are the first half of its matrix. The weights are the left
+    operand of 16 rows in a tile.
+    """
     x, w, ids = torch.randn(2, 12, 32).half(), torch.randn(2, 2, 80, 32).half() / 4, drawn(2, 12, 2, 4)
 
     def main():
         rank = ditron.rank()
-        plan = kernels.moe_plan(ids[rank], num_experts=4)
-        rows = kernels.ag_moe(x[rank], w[rank], plan, activation="swiglu", swap_ab=swap_ab)
+        plan = kernels.moe_plan(ids[rank], num_experts=4, block_m=block_m)
+        if operator == "ag_moe":
+            product = functools.partial(kernels.ag_moe, x[rank], w[rank], plan)
+        else:
+            product = functools.partial(kernels.grouped_mm, kernels.ep_dispatch(x[rank], plan), w[rank], plan)
+        rows = product(activation="swiglu")
         assert rows.shape == (plan.max_rows, 40)
         row = plan.route_row.view(-1).long()
         here = torch.nonzero(row >= 0)[:, 0]
@@ -204,6 +211,12 @@ def test_activation(swap_ab):
         gate, up = torch.einsum("rk,rnk->rn", x.view(-1, 32)[here // 2].double(), w[rank][expert].double()).chunk(2, 1)
         exact = torch.nn.functional.silu(gate) * up
         torch.testing.assert_close(rows[row[here]].double(), exact, rtol=1e-3, atol=1e-3)
+        of_gradients = functools.partial(product.func, product.args[0].clone().requires_grad_(), *product.args[1:])
+        twice = of_gradients(activation="swiglu")
+        assert twice.requires_grad
+        torch.testing.assert_close(twice.detach()[row[here]].double(), exact, rtol=4e-3, atol=4e-3)
+        with pytest.raises(DitronError, match="unknown activation 'gelu' of 80 columns: expected 'swiglu'"):
+            product(activation="gelu")
 
     run(main, ranks=2)
 

@@ -334,6 +334,13 @@ def ag(x=(4, 256), w=(2, 48, 256), scale_x=(4, 2), scale_w=(2, 1, 2), dtype=FP8,
     return kernels.ag_moe(torch.zeros(x).to(dtype), torch.zeros(w).to(dtype), plan, **scales, **options)
 
 
+def grouped(**options):
+    plan = kernels.moe_plan(torch.arange(2).expand(4, 2), num_experts=4, block_m=16)
+    rows, w = torch.zeros(plan.max_rows, 256).to(FP8), torch.zeros(2, 48, 256).to(FP8)
+    scales = {"scale_rows": torch.ones(plan.max_rows, 2), "scale_w": torch.ones(2, 1, 2)}
+    return kernels.grouped_mm(rows, w, plan, **scales, **options)
+
+
 def layer(**options):
     ids, w13, w2 = torch.arange(2).expand(4, 2), torch.zeros(2, 256, 128).to(FP8), torch.zeros(2, 128, 128).to(FP8)
     given = {"x": torch.zeros(4, 128).bfloat16(), "topk_weights": None, "w13": w13, "w2": w2}
@@ -353,7 +360,8 @@ def layer(**options):
         (lambda: ag(dtype=torch.bfloat16), "scale_x= is for tensors of float8_e4m3fn, got torch.bfloat16"),
         (lambda: ag(dtype=torch.float8_e5m2), "bfloat16 or float16, or float8_e4m3fn with scales, got .*e5m2"),
         (lambda: ag(block=(16, 256, 32)), "with scales, block must divide 128 along N and K, got .16, 256, 32."),
-        (lambda: ag(activation="swiglu"), "activation= is for bfloat16 or float16"),
+        (lambda: ag(activation="swiglu"), "ag_moe: activation= is for bfloat16 or float16"),
+        (lambda: grouped(activation="swiglu"), "grouped_mm: activation= is for bfloat16 or float16"),
         (lambda: layer(scale_w13=None), "scale_w13= is missing: w13 is of float8_e4m3fn, .* .quantize_128x128 returns"),
         (lambda: layer(scale_w2=None), "scale_w2= is missing: w2 is of float8_e4m3fn"),
         (

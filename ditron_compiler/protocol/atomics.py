@@ -9,7 +9,7 @@ import numpy as np
 
 from ditron_compiler.protocol.machine import Machine
 from ditron_compiler.protocol.memory import NULL, describe, parts
-from ditron_compiler.protocol.records import Keys, Task, UpdateEvent
+from ditron_compiler.protocol.records import Keys, Task, UpdateEvent, WordReuse
 from ditron_compiler.protocol.sites import Site
 from ditron_compiler.protocol.values import UNKNOWN, any_unknown
 
@@ -41,8 +41,11 @@ class Atomics:
     def st(self, number: int, pointer: Any, value: Any = UNKNOWN) -> Generator[Keys, None, None]:
         yield from self._yield()
         span = self._access(number, pointer, True, True, "an atomic store", atomic=True)
-        if self.sites[number].get("stores_words", "") == "data" and not any_unknown(pointer):
-            self._require_no_words(number, pointer)
+        if not any_unknown(pointer):
+            if self.sites[number].get("stores_words", "") == "data":
+                self._require_no_words(number, pointer)
+            elif not any_unknown(value) and not np.any(value):
+                self._clear_words(number, pointer)
         self._stores(number, pointer, value)
         if any_unknown(pointer, value) or np.size(pointer) > _MAX_LANES:
             self._stored(number, pointer, True, value, span)
@@ -52,7 +55,10 @@ class Atomics:
                 self._update(number, at, "set", one, "st")
 
     def _require_no_words(self, number: int, pointer: Any) -> None:
-        """Report data words that are stored where another one is: a reader could take that one for them."""
+        """Report data words that are stored where another one is: a reader could take that one for them.
+
+        Where one has been, keep who cleared it: nothing may be stored there before that, in any order.
+        """
         machine, site = self.machine, self.sites[number]
         stale = None
         for at in np.unique(pointer).tolist():
@@ -61,6 +67,9 @@ class Atomics:
             if not any_unknown(there) and there and writer is not None and writer is not self.task:
                 stale = at if stale is None else stale
             machine.word_writers[at] = self.task
+            if not self.task.path and (clear := machine.word_clears.get(at)) is not None:
+                reuse = WordReuse(at, *clear, self.task.node, self.task, site.loc)
+                machine.word_reuses.setdefault((reuse.cleared, reuse.stored), reuse)
         if stale is not None:
             _, number, offset = parts(stale)
             place = describe(machine.scenario.roots[number], offset)
@@ -71,6 +80,13 @@ class Atomics:
                 site.loc,
                 "who has read words stores 0 to each of them, before the next ones are sent there",
             )
+
+    def _clear_words(self, number: int, pointer: Any) -> None:
+        """Keep which data words this stores 0 to."""
+        if self.machine.word_writers and not self.task.path:
+            clear = self.task.node, self.task, self.sites[number].loc
+            words = [at for at in np.unique(pointer).tolist() if at in self.machine.word_writers]
+            self.machine.word_clears.update(dict.fromkeys(words, clear))
 
     def atomic(self, number: int, pointer: Any, value: Any = UNKNOWN, mask: Any = True) -> Generator[Keys, None, Any]:
         yield from self._yield()

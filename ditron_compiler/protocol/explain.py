@@ -20,7 +20,7 @@ from ditron_compiler.protocol.races import (
     unordered,
     unseen_beyond_gpu,
 )
-from ditron_compiler.protocol.records import AccessRecord, Task, UpdateEvent, WaitEvent
+from ditron_compiler.protocol.records import AccessRecord, Task, UpdateEvent, WaitEvent, WordReuse
 from ditron_compiler.protocol.unwritten import unwritten
 
 __all__ = ["findings", "unordered_stores"]
@@ -30,13 +30,15 @@ def findings(machine: Machine) -> Iterator[Finding]:
     """All findings of a machine that has run."""
     for problem in machine.problems:
         yield Finding(problem.kind, problem.text, problem.loc, _where(machine, problem.task), problem.hint)
-    pairs, passing = _ordered(machine)
+    pairs, passing, reuses = _ordered(machine)
     for note in open_looks(machine):
         machine.note(note)
     if machine.complete and not machine.doubts:
         yield from hangs(machine)
     yield from _signals(machine, [found for found in passing if _is_known(machine, found)])
     yield from _races(machine, pairs)
+    for reuse in reuses:
+        yield _early_word(machine, reuse)
     for write, put, signal in unseen_beyond_gpu(machine):
         if _is_followed(machine, Pair(write, put, 0, (write, put))):
             what, hint = (
@@ -79,25 +81,48 @@ def findings(machine: Machine) -> Iterator[Finding]:
 
 def unordered_stores(machine: Machine) -> Iterator[Finding]:
     """Stores to other ranks that only a put with a signal behind them orders, of a machine in which it does not."""
-    pairs, _ = _ordered(machine)
+    pairs, _, _ = _ordered(machine)
     yield from _races(
         machine,
         [pair for pair in pairs if pair.first.node in machine.unfenced_stores and pair.first.how == "a store"],
     )
 
 
-def _ordered(machine: Machine) -> tuple[list[Pair], list[Reordering]]:
-    """Accesses and updates of signals that remain unordered after all proofs."""
+def _ordered(machine: Machine) -> tuple[list[Pair], list[Reordering], list[WordReuse]]:
+    """Accesses, updates of signals, and stores of data words after others that remain unordered after all proofs."""
     doubtful_cells = {pointer for pointer, cell in machine.cells.items() if cell.doubtful}
     machine.doubts += [wait.after for wait in machine.waits if not doubtful_cells.isdisjoint(wait.cells)]
     while True:
         add_wait_edges(machine)
         pairs = [pair for pair in unordered(machine) if _is_followed(machine, pair)]
         passing = list(overtaking(machine))
+        reuses = [reuse for reuse in machine.word_reuses.values() if _is_early(machine, reuse)]
         doubted = {pair.first.node for pair in pairs} | {first.node for _, first, _, _ in passing}
+        doubted |= {reuse.cleared for reuse in reuses}
         doubted |= {wait.after for *_, wait in passing if wait is not None}
         if not machine.complete or not prove(machine, doubted):
-            return pairs, passing
+            return pairs, passing, reuses
+
+
+def _is_early(machine: Machine, reuse: WordReuse) -> bool:
+    """Whether a data word may be stored before the one there has been cleared, as far as all is followed."""
+    graph = machine.graph
+    return not graph.precedes(reuse.cleared, reuse.stored) and not any(
+        graph.precedes(doubt, node) for doubt in machine.doubts for node in (reuse.cleared, reuse.stored)
+    )
+
+
+def _early_word(machine: Machine, reuse: WordReuse) -> Finding:
+    _, number, offset = parts(reuse.pointer)
+    place = describe(machine.scenario.roots[number], offset)
+    return Finding(
+        "reuse",
+        f"a word is stored to {place}, and its reader is not known to have read the one of an earlier call there",
+        reuse.loc,
+        _where(machine, reuse.task, reuse.reader),
+        "let each rank hear from all others in every call, by words or a signal, so that none is two calls ahead",
+        (("the reader clears it", reuse.cleared_loc),),
+    )
 
 
 def _is_known(machine: Machine, reordering: Reordering) -> bool:

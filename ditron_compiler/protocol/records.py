@@ -116,6 +116,19 @@ class AccessRecord:
 
 
 @dataclass(frozen=True)
+class WordReuse:
+    """A data word that is stored at ``pointer`` by ``task``, after ``reader`` has read and cleared the one before."""
+
+    pointer: int
+    cleared: int  # node
+    reader: Task
+    cleared_loc: str
+    stored: int  # node
+    task: Task
+    loc: str
+
+
+@dataclass(frozen=True)
 class Problem:
     """A mistake that a single operation makes."""
 

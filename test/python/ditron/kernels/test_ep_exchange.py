@@ -4,6 +4,7 @@ import pytest
 import torch
 from simulated import run
 from test_moe import corpus
+from test_moe_rs import findings_of
 
 import ditron
 import ditron.sim
@@ -262,3 +263,11 @@ def test_errors(call, message):
             call()
 
     run(main, ranks=2)
+
+
+@pytest.mark.parametrize("program", ["ep_dispatch_program", "ep_combine_program"])
+def test_the_checker_finds_ranks_that_do_not_wait_for_each_other(program, tmp_path, monkeypatch):
+    """One that has nothing for another in a call does not hold it up, and may be two calls behind."""
+    names, line = ("ep_exchange_kernels", "ep_exchange"), "        exchange_signals(begun_ptr, epoch, RANKS)"
+    findings = findings_of(program, names[0], line, "        pass", tmp_path, monkeypatch, names)
+    assert {finding.kind for finding in findings} == {"reuse"}, findings

@@ -146,7 +146,7 @@ static void roundTrip(Machine &machine, Fiber &fiber, const void *p) {
 }
 
 static int64_t loadOne(Machine &machine, Fiber &fiber, void *p, int32_t bytes,
-                       int32_t scope, int32_t sem) {
+                       int32_t scope, int32_t sem, bool isElement = false) {
   if (machine.weakMemory) {
     machine.weakMemory->invalidate(fiber, p, size_t(bytes));
     if (acquires(sem)) {
@@ -155,7 +155,7 @@ static int64_t loadOne(Machine &machine, Fiber &fiber, void *p, int32_t bytes,
   }
   uint64_t bits = loadBits(p, bytes);
   read(machine, fiber, p, bytes, scope, sem);
-  pollAtomic(machine, fiber, p, bits, bytes);
+  pollAtomic(machine, fiber, p, bits, bytes, isElement);
   return int64_t(bits);
 }
 
@@ -170,6 +170,7 @@ int64_t ditron_sim_ld(void *p, int32_t bytes, int32_t scope, int32_t sem,
 
 void ditron_sim_ld_tensor(int32_t loc) {
   call(loc, [=](Machine &machine, Fiber &fiber) {
+    fiber.history.beginTensor();
     if (machine.clock) {
       fiber.time->loadsTensor = true;
     }
@@ -184,7 +185,7 @@ int64_t ditron_sim_ld_element(void *p, int32_t bytes, int32_t scope,
     if (machine.clock && std::exchange(fiber.time->loadsTensor, false)) {
       roundTrip(machine, fiber, p);
     }
-    return loadOne(machine, fiber, p, bytes, scope, sem);
+    return loadOne(machine, fiber, p, bytes, scope, sem, true);
   });
 }
 

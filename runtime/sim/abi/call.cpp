@@ -34,12 +34,13 @@ void observeEffect(Machine &machine, Fiber &fiber) {
 }
 
 void pollOrdinary(Machine &machine, Fiber &fiber, const void *address,
-                  uint64_t bits, int32_t bytes) {
+                  uint64_t bits, int32_t bytes, bool isElement) {
+  AccessHistory &history = fiber.history;
   if (machine.scheduler.spins.read(fiber, address, bits, bytes) !=
-      SpinDetector::Value::Unchanged) {
+          SpinDetector::Value::Unchanged ||
+      (isElement && history.readTwiceInTensor())) {
     return;
   }
-  AccessHistory &history = fiber.history;
   if (machine.weakMemory && history.repeats >= staleReads) {
     machine.weakMemory->invalidate(fiber, address, size_t(bytes));
   }
@@ -57,8 +58,8 @@ void pollOrdinary(Machine &machine, Fiber &fiber, const void *address,
 }
 
 void pollAtomic(Machine &machine, Fiber &fiber, const void *address,
-                uint64_t bits, int32_t bytes) {
-  pollOrdinary(machine, fiber, address, bits, bytes);
+                uint64_t bits, int32_t bytes, bool isElement) {
+  pollOrdinary(machine, fiber, address, bits, bytes, isElement);
   machine.scheduler.maybeYield(8);
 }
 

@@ -64,8 +64,12 @@ struct AccessHistory {
   /// Whether an access at `when` is part of the loop that the program is in
   /// now.
   bool isInLoop(uint64_t when) const {
-    return totalReads - when < uint64_t(std::max(repeats, fewestRepeats));
+    return when > begin || totalReads - when < uint64_t(fewestRepeats);
   }
+  /// The elements of a tensor are read next, some perhaps several times.
+  void beginTensor() { tensor = totalReads; }
+  /// Whether the latest read was of what the tensor has read before.
+  bool readTwiceInTensor() const { return previous > tensor; }
 
   static constexpr int32_t fewestRepeats = 64;
   static constexpr size_t maxReads = 16384;
@@ -76,6 +80,8 @@ struct AccessHistory {
   int32_t places = 0;  ///< That those reads were of.
   uint64_t begin = 0;  ///< Of those reads.
   uint64_t totalReads = 0;
+  uint64_t previous = 0; ///< When the place of the latest read was read before.
+  uint64_t tensor = 0;   ///< Reads before those of the tensor.
   uint64_t idleReads = 0; ///< Reads of known values in this epoch.
   uint64_t epoch = 0;     ///< Of the spin detector.
 

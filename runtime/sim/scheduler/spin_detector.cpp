@@ -68,11 +68,13 @@ SpinDetector::Value SpinDetector::read(Fiber &fiber, const void *address,
       history.clear();
     }
     history.add({address, bytes, 0, ++history.totalReads, bits, {}});
+    history.previous = 0;
     history.restart();
     progress();
     return Value::New;
   }
   history.places += read->when <= history.begin;
+  history.previous = read->when;
   read->when = ++history.totalReads;
   bool same = read->bits == bits, earlier = !same && read->had(bits);
   if (!same) {

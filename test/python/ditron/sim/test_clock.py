@@ -68,6 +68,45 @@ def test_a_tensor_is_loaded_at_once_and_again_each_time():
     assert five - one == pytest.approx(4 * (took(2, 64) - one)) and five > one
 
 
+@ditron.jit
+def compute(x, STEPS: tl.constexpr):
+    acc = tl.zeros((32, 32), tl.float32)
+    for _ in range(STEPS):
+        acc += tl.dot(x, x)
+    return acc
+
+
+@ditron.jit
+def words_kernel(words_ptr, x_ptr, y_ptr, WIDTH: tl.constexpr):
+    """Rank 0 polls a tensor that has word 0, which is there, many times, and then word 1, which rank 1 stores between a
+    product and a longer one.
+    """
+    if dl.rank() == 0:
+        place_ptr = words_ptr + tl.arange(0, WIDTH) * 2 // WIDTH
+        words = dl.ld(place_ptr, scope="node")
+        while tl.max((words == 0).to(tl.int32)) != 0:
+            words = dl.ld(place_ptr, scope="node")
+    else:
+        at = tl.arange(0, 32)[:, None] * 32 + tl.arange(0, 32)[None, :]
+        x = tl.load(x_ptr + at)
+        acc = compute(x, 1000)
+        dl.st(dl.symm_at(words_ptr, 0) + 1, 1, scope="node")
+        tl.store(y_ptr + at, (acc + compute(x, 10000)).to(tl.bfloat16))
+
+
+@pytest.mark.parametrize("width", [2, 256])
+def test_a_poll_of_the_same_word_again_and_again_sees_the_others_in_time(width):
+    """Words that a tensor has several times are no loop that has been around: the poll waits for all of the tensor."""
+
+    def main(view):
+        words, x = view.alloc((2,), torch.int64, name="words"), torch.zeros(32, 32, dtype=torch.bfloat16)
+        words[0] = 1
+        words_kernel[(1,)](words, x, torch.zeros_like(x), WIDTH=width)
+
+    (_, _, polled), (_, _, computed) = operations(predicted(main), "words_kernel")
+    assert PRODUCT < polled < PRODUCT + 10 and computed > 11 * PRODUCT
+
+
 # --- products and SMs ------------------------------------------------------------------------------------------------
 
 

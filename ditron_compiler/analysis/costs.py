@@ -48,11 +48,15 @@ _STORES = {
 
 @dataclass(frozen=True)
 class OperationCost:
-    """``amount`` operations, or bytes at ``place``, a scalar pointer; without a place, of this rank's memory."""
+    """``amount`` operations, or bytes at ``place``, a scalar pointer; without a place, of this rank's memory.
+
+    With ``mask`` they are bytes of each element for which that holds.
+    """
 
     cost: Cost
     amount: int
     place: ir.Value | None = None
+    mask: ir.Value | None = None
 
 
 def cost_of(op: ir.Operation, operations_per_kb: int = 0, num_warps: int = 4) -> OperationCost | None:
@@ -60,8 +64,9 @@ def cost_of(op: ir.Operation, operations_per_kb: int = 0, num_warps: int = 4) ->
 
     Loads that only products use have none here (operand_reads.py), but a product of a small tile counts as many
     operations as tensor cores do while its operands pass shared memory: ``operations_per_kb`` of 16-bit operands. Loads
-    that are the same in every program have none: one of them reads memory. Nor have scalars a cost, and masks are not
-    looked at: a tile at the edge of a matrix costs what any other does.
+    that are the same in every program have none: one of them reads memory. Nor have scalars a cost. Masks are looked at
+    if they depend on integers that are loaded, as which rows a token has: a tile at the edge of a matrix costs what any
+    other does.
     """
     if isinstance(op, (tt.DotOp, tt.DotScaledOp)):
         *batch, m, k = ir.RankedTensorType(op.a.type).shape
@@ -71,10 +76,10 @@ def cost_of(op: ir.Operation, operations_per_kb: int = 0, num_warps: int = 4) ->
     if isinstance(op, LOADS):
         if feeds_products(op.results[0]) or not _differs_by_program(op):
             return None
-        return _access(Cost.Load, op.results[0].type, op.operands[0])
+        return _access(Cost.Load, op.results[0].type, op)
     for kind, name in _STORES.items():
         if isinstance(op, kind):
-            return _access(Cost.Store, getattr(op, name).type, op.operands[0])
+            return _access(Cost.Store, getattr(op, name).type, op)
     return None
 
 
@@ -141,10 +146,28 @@ def _is_loaded(value: ir.Value, block: ir.Block) -> bool:
     return any(_is_loaded(operand, block) for operand in op.operands)
 
 
-def _access(cost: Cost, type_: ir.Type, pointer: ir.Value) -> OperationCost | None:
+def _access(cost: Cost, type_: ir.Type, op: ir.Operation) -> OperationCost | None:
     if not ir.RankedTensorType.isinstance(type_):
         return None
-    return OperationCost(cost, bytes_of(type_), _remote_place(pointer))
+    place, mask = _remote_place(op.operands[0]), _mask_of_data(op)
+    if mask is not None and _bits(type_) % 8 == 0:
+        return OperationCost(cost, _bits(type_) // 8, place, mask)
+    return OperationCost(cost, bytes_of(type_), place)
+
+
+def _mask_of_data(op: ir.Operation) -> ir.Value | None:
+    """The mask of a load or store, if it depends on integers that are loaded, and on nothing that other programs change
+    meanwhile or that is made of floats.
+    """
+    if not isinstance(op, (tt.LoadOp, tt.StoreOp)) or op.mask is None:
+        return None
+    sources = list(backward_slice(op.mask))
+    if any(is_float(value.type) for value in sources):
+        return None
+    made_by = [defining_op(value) for value in sources]
+    others = [o for o in made_by if o is not None and not len(o.regions) and not o.is_memory_effect_free]
+    loads = [o for o in others if isinstance(o, tt.LoadOp)]
+    return op.mask if loads and len(loads) == len(others) else None
 
 
 def bytes_of(type_: ir.Type) -> int:

@@ -15,9 +15,10 @@ from enum import IntEnum
 from ... import ir
 from ..._core import PointerType
 from .._registry import register_operation
+from . import arith
 
 # PointerType and the classes below are what the module offers.
-__all__ = ["MemSemantic", "MemSyncScope", "PointerType", "RMWOp", "TritonOp"]
+__all__ = ["MemSemantic", "MemSyncScope", "PointerType", "RMWOp", "TritonOp", "sum_of_axis"]
 
 
 class MemSemantic(IntEnum):
@@ -239,3 +240,23 @@ class FuncOp(TritonOp, name="func", outs="", attrs="sym_name function_type sym_v
     def is_private(self) -> bool:
         """Whether only this module calls it; the others are kernels."""
         return self.sym_visibility is not None and self.sym_visibility.value == "private"
+
+
+def sum_of_axis(tensor: ir.Value, axis: int = 0) -> ir.Value:
+    """Build the sum of a tensor of integers over an axis, where operations are inserted; of the only axis a scalar."""
+    kind = ir.RankedTensorType(tensor.type)
+    element, shape = kind.element_type, list(kind.shape)
+    del shape[axis]
+    result = ir.RankedTensorType.get(shape, element) if shape else element
+    i32 = ir.IntegerType.get_signless(32, context=tensor.context)
+    reduce = ir.Operation.create(
+        ReduceOp.OPERATION_NAME,
+        results=[result],
+        operands=[tensor],
+        regions=1,
+        attributes={"axis": ir.IntegerAttr.get(i32, axis)},
+    )
+    block = reduce.regions[0].blocks.append(element, element)
+    with ir.InsertionPoint(block):
+        ReduceReturnOp([arith.AddIOp(*block.arguments).result])
+    return reduce.results[0]

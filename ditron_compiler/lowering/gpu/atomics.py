@@ -6,7 +6,7 @@ from collections.abc import Callable
 
 from ditron_compiler import ir
 from ditron_compiler.analysis.divergence import divergent_control
-from ditron_compiler.ir.dialects import arith, ditron, tt
+from ditron_compiler.ir.dialects import ditron, tt
 from ditron_compiler.lowering.gpu.builder import Lowering, LoweringError, element_of, is_tensor, with_element
 
 __all__ = [
@@ -114,26 +114,8 @@ def compare_and_swap(
         [*(lowering.splat(v, indices) for v in (pointer, compare, value)), index],
         with_element(indices, value.type),
     )
-    return _sum(lowering, olds)
-
-
-def _sum(lowering: Lowering, tensor: ir.Value) -> ir.Value:
-    """The sum of a one-dimensional tensor of integers, the same in every thread."""
-    element = element_of(tensor.type)
-    reduce = ir.Operation.create(
-        tt.ReduceOp.OPERATION_NAME,
-        results=[element],
-        operands=[tensor],
-        regions=1,
-        loc=lowering.location,
-        ip=lowering.place,
-        attributes={"axis": ir.IntegerAttr.get(lowering.i32, 0)},
-    )
-    block = reduce.regions[0].blocks.append(element, element)
-    with lowering.location, ir.InsertionPoint(block):
-        total = arith.AddIOp(*block.arguments).result
-        tt.ReduceReturnOp([total])
-    return reduce.results[0]
+    with lowering.location, lowering.place:
+        return tt.sum_of_axis(olds)  # the same in every thread
 
 
 def lower_atomic_cas(lowering: Lowering, op: ir.Operation) -> None:

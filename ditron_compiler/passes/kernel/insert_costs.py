@@ -12,7 +12,7 @@ from ditron_compiler.analysis.call_graph import operations
 from ditron_compiler.analysis.costs import LOADS, PRODUCTS, OperationCost, bytes_of, cost_of, feeds_products
 from ditron_compiler.analysis.element_costs import ElementCost, element_cost
 from ditron_compiler.analysis.operand_reads import OperandStream, operand_stream
-from ditron_compiler.ir.dialects import arith, ditron, scf
+from ditron_compiler.ir.dialects import arith, ditron, scf, tt
 from ditron_compiler.ir.dialects.ditron import Cost
 from ditron_compiler.ir.pass_base import Pass
 
@@ -25,7 +25,8 @@ _STAGES = "tt.num_stages"  # of a loop, by tl.range(num_stages=)
 class InsertCosts(Pass):
     """Insert a ``ditron.spend`` before each product, load and store of tiles, and for operations on elements.
 
-    Products count by the width of their operands, loads and stores by bytes, operations on the elements of tiles by
+    Products count by the width of their operands, loads and stores by bytes, those whose masks depend on integers that
+    are loaded by bytes of the elements that are, operations on the elements of tiles by
     number, exponentials and square roots among them apart. Memory of another rank is named by the pointer that
     ``symm_at`` gave.
 
@@ -61,21 +62,24 @@ class InsertCosts(Pass):
         for o in every:
             spent = self._cost_of(o)
             if spent is not None:
-                self._spend(o, spent.cost, spent.amount, [spent.place] if spent.place is not None else [])
+                self._spend(o, spent)
         self._spend_on_elements(every)
 
     def _cost_of(self, op: ir.Operation) -> OperationCost | None:
         return cost_of(op, self.operations_per_kb, self.num_warps)
 
-    def _spend(self, before: ir.Operation, cost: Cost, amount: int, place: list[ir.Value]) -> None:
+    def _spend(self, before: ir.Operation, spent: OperationCost) -> None:
         """Before an operation; of a loop in which nothing but its time is of interest to others, all in front of it."""
-        loop = before.block.owner
-        if not place and isinstance(loop, scf.ForOp) and _is_quiet(loop):
-            self._spend_in_loop(loop, cost, amount)
+        loop, cost = before.block.owner, spent.cost
+        if spent.place is None and spent.mask is None and isinstance(loop, scf.ForOp) and _is_quiet(loop):
+            self._spend_in_loop(loop, cost, spent.amount)
             return
         i64 = ir.IntegerType.get_signless(64, context=before.context)
         with before.location, ir.InsertionPoint(before):
-            ditron.SpendOp(cost, arith.constant(i64, amount), place)
+            amount = arith.constant(i64, spent.amount)
+            if spent.mask is not None:
+                amount = arith.muli(arith.extui(i64, _number_of(spent.mask)), amount)
+            ditron.SpendOp(cost, amount, [] if spent.place is None else [spent.place])
         self.count(f"{cost.name.lower()} costs")
 
     def _spend_in_loop(self, loop: scf.ForOp, cost: Cost, amount: int, place: Sequence[ir.Value] = ()) -> None:
@@ -102,7 +106,7 @@ class InsertCosts(Pass):
                 spent = sums.pop(o.block)
                 for cost, amount in ((Cost.Vector, spent.vector), (Cost.Special, spent.special)):
                     if amount:
-                        self._spend(o, cost, amount, [])
+                        self._spend(o, OperationCost(cost, amount))
 
     def _spend_on_operands(self, streams: list[OperandStream]) -> None:
         by_loop: dict[scf.ForOp, list[OperandStream]] = defaultdict(list)
@@ -122,6 +126,16 @@ class InsertCosts(Pass):
             ns = round((self.load_ns + self.load_ns_per_kb * sum(loaded) / 1024) / max(stages - 1, 1))
             if ns:
                 self._spend_in_loop(loop, Cost.Latency, ns)
+
+
+def _number_of(mask: ir.Value) -> ir.Value:
+    """Build the number of elements for which a mask holds, as i32."""
+    kind = ir.RankedTensorType(mask.type)
+    i32 = ir.IntegerType.get_signless(32, context=mask.context)
+    number = arith.extui(ir.RankedTensorType.get(list(kind.shape), i32), mask)
+    for _ in kind.shape:
+        number = tt.sum_of_axis(number)
+    return number
 
 
 def _is_quiet(loop: scf.ForOp) -> bool:

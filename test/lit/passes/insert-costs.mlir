@@ -223,3 +223,35 @@ tt.func public @chosen(%p: !tt.ptr<i64>, %r: i32, %v: tensor<64xi64>, %n: tensor
   ditron.st %third, %v scope node : tensor<64x!tt.ptr<i64>>
   tt.return
 }
+
+// What a mask leaves out costs nothing, if the mask depends on integers that are loaded: rows of routes that there are.
+// CHECK-LABEL: tt.func @masks(
+tt.func @masks(%rows: tensor<64x!tt.ptr<i32>>, %at: tensor<64x2x!tt.ptr<bf16>>, %x: tensor<64x2xbf16>, %n: i32) {
+  %zero = arith.constant dense<0> : tensor<64x1xi32>
+  %row = tt.load %rows : tensor<64x!tt.ptr<i32>>
+  %of_row = tt.expand_dims %row {axis = 1 : i32} : tensor<64xi32> -> tensor<64x1xi32>
+  %is_there = arith.cmpi sge, %of_row, %zero : tensor<64x1xi32>
+  %there = tt.broadcast %is_there : tensor<64x1xi1> -> tensor<64x2xi1>
+  // CHECK: %[[SIZE:.*]] = arith.constant 2 : i64
+  // CHECK: %[[LANES:.*]] = arith.extui %{{.*}} : tensor<64x2xi1> to tensor<64x2xi32>
+  // CHECK: %[[ROWS:.*]] = "tt.reduce"(%[[LANES]]) ({
+  // CHECK: arith.addi
+  // CHECK: }) {axis = 0 : i32} : (tensor<64x2xi32>) -> tensor<2xi32>
+  // CHECK: %[[SUM:.*]] = "tt.reduce"(%[[ROWS]]) ({
+  // CHECK: %[[NUMBER:.*]] = arith.extui %[[SUM]] : i32 to i64
+  // CHECK: %[[BYTES:.*]] = arith.muli %[[NUMBER]], %[[SIZE]] : i64
+  // CHECK-NEXT: ditron.spend store %[[BYTES]]
+  // CHECK-NEXT: tt.store
+  tt.store %at, %x, %there : tensor<64x2x!tt.ptr<bf16>>
+  // The edge of a matrix costs what any other tile does.
+  // CHECK: %[[ALL:.*]] = arith.constant 256 : i64
+  // CHECK-NEXT: ditron.spend store %[[ALL]]
+  // CHECK-NEXT: tt.store
+  %column = tt.make_range {end = 64 : i32, start = 0 : i32} : tensor<64xi32>
+  %columns = tt.splat %n : i32 -> tensor<64xi32>
+  %is_within = arith.cmpi slt, %column, %columns : tensor<64xi32>
+  %of_column = tt.expand_dims %is_within {axis = 1 : i32} : tensor<64xi1> -> tensor<64x1xi1>
+  %within = tt.broadcast %of_column : tensor<64x1xi1> -> tensor<64x2xi1>
+  tt.store %at, %x, %within : tensor<64x2x!tt.ptr<bf16>>
+  tt.return
+}

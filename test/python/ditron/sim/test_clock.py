@@ -312,6 +312,30 @@ def test_stores_to_a_peer_take_a_part_of_the_link(timing_only):
         assert operations(prediction, "store")[0][2] == pytest.approx(3 + bytes_ / rate * US, abs=0.001)
 
 
+@ditron.jit
+def store_some_kernel(rows_ptr, x_ptr, N: tl.constexpr):
+    """``N`` bf16 to each row [16, N] of a peer's that is not negative."""
+    row = tl.load(rows_ptr + tl.arange(0, 16))[:, None]
+    at = row * N + tl.arange(0, N)[None, :]
+    tl.store(dl.symm_at(x_ptr, 1) + at, tl.zeros((16, N), tl.bfloat16), mask=row >= 0)
+
+
+@pytest.mark.parametrize("timing_only", [False, True])
+def test_stores_that_a_mask_of_data_leaves_out_take_no_time(timing_only):
+    def took(number):
+        def main(view):
+            x, rows = view.alloc((16, 1024), torch.bfloat16, name="x"), torch.full((16,), -1, dtype=torch.int32)
+            rows[:number] = torch.arange(number)
+            if view.rank == 0:
+                store_some_kernel[(1,)](rows, x, N=1024)
+
+        ((_, begin, end),) = operations(predicted(main, timing_only=timing_only), "store_some_kernel")
+        return end - begin
+
+    none, few, all_rows = (took(number) for number in (0, 4, 16))
+    assert all_rows - none == pytest.approx(4 * (few - none), rel=0.01) and few > none
+
+
 @pytest.mark.parametrize(
     "programs, fence, us",
     [

@@ -79,9 +79,7 @@ class Machine:
         self.contents = Contents(scenario.roots)
         self.messages: dict[tuple[int, int], Any] = {}  # by address and epoch: the contents of packets
         self.word_writers: dict[int, Task] = {}  # by address: who has stored the data word (words.py) that is there
-        self.word_clears: dict[
-            int, tuple[int, Task, str]
-        ] = {}  # by address: the node of who has cleared it, and its line
+        self.word_clears: dict[int, tuple[int, Task, str]] = {}  # by address: who has cleared it, from which node on
         self.word_reuses: dict[tuple[int, int], WordReuse] = {}  # one for each two nodes
         self.unknown_sources: dict[str, None] = {}  # names of buffers whose contents were needed and not known
         self.float_sources: dict[str, None] = {}  # names of buffers of floats on which control or an address depends

@@ -13,7 +13,7 @@ import ditron.host as dh
 import ditron.language as dl
 from ditron.distributed.torch_groups import AnyGroup
 from ditron.kernels.dispatch import is_plain_call, torch_operator
-from ditron.kernels.expert_activation import is_gated, swiglu_rows
+from ditron.kernels.expert_activation import check_activation, swiglu_rows
 from ditron.kernels.expert_schedules import block_of_experts, check_tile, programs_at_once, tiles_for, tuned_for_plan
 from ditron.kernels.grouped import (
     expert_tile,
@@ -414,7 +414,8 @@ def ag_moe(
         raise DitronError(f"ag_moe: plan must be a Plan, got {type(plan).__name__}: make one with moe_plan")
     options = {"scale_x": scale_x, "scale_w": scale_w, "out": out, "num_experts": plan.num_experts, **schedule}
     options |= {"group": group, "algorithm": algorithm}
-    if activation == "swiglu" and not is_plain_call((x, w, plan.tables)):
+    check_activation("ag_moe", activation, w, scale_x is not None)
+    if activation is not None and not is_plain_call((x, w, plan.tables)):
         rows = ag_moe_rows(x, w, plan.tables, **options)  # which the gradient needs; torch's operator has no activation
         return swiglu_rows(rows, plan.tables, group=group)
     return ag_moe_rows(x, w, plan.tables, activation=activation, **options)
@@ -459,7 +460,7 @@ def ag_moe_rows(
         check_schedule("ag_moe", schedule, program)
         check_tile("ag_moe", plan, schedule, scaled)
         x, w = aligned(x), aligned(w)
-        gated = is_gated("ag_moe", activation, N, scaled)
+        gated = activation is not None
         dtype = torch.bfloat16 if scaled else x.dtype
         out = result("ag_moe", (plan.max_rows, N // 2 if gated else N), x, out, dtype, x=x, w=w)
         if not reaches_by_tma(out):

@@ -16,7 +16,7 @@ from ditron.kernels.repeated import repeatable, run_step, scratch
 from ditron.kernels.routing import Plan
 from ditron_compiler.errors import DitronError
 
-__all__ = ["is_gated", "quantize_1x128", "swiglu_rows", "swiglu_rows_1x128", "swiglu_rows_backward"]
+__all__ = ["check_activation", "quantize_1x128", "swiglu_rows", "swiglu_rows_1x128", "swiglu_rows_backward"]
 
 _LARGEST = tl.constexpr(torch.finfo(torch.float8_e4m3fn).max)
 
@@ -130,10 +130,11 @@ def quantize_program(x, out, scale, *, programs=1056, columns=512):
     quantize_kernel[(programs,)](x, out, scale, *x.shape, ROWS=8, COLS=columns, num_warps=4)
 
 
-def is_gated(what: str, activation: str | None, columns: int, scaled: bool) -> bool:
-    """Whether a product of an operator ends in SwiGLU of so many ``columns``; DitronError for what it cannot end in."""
+def check_activation(what: str, activation: str | None, w: torch.Tensor, scaled: bool) -> None:
+    """Raise DitronError for what a product of an operator with the matrices ``w`` [experts, N, K] cannot end in."""
     if activation is None:
-        return False
+        return
+    columns = w.shape[1] if isinstance(w, torch.Tensor) and w.ndim == 3 else 0  # else the operator says what is wrong
     if activation != "swiglu" or columns % 2:
         raise DitronError(
             f"{what}: unknown activation {activation!r} of {columns} columns: expected 'swiglu' of an even number, or "
@@ -141,7 +142,6 @@ def is_gated(what: str, activation: str | None, columns: int, scaled: bool) -> b
         )
     if scaled:
         raise DitronError(f"{what}: activation= is for bfloat16 or float16: quantize what swiglu makes of the rows")
-    return True
 
 
 def _schedule(group: Group, columns: int = 32) -> dict[str, int]:

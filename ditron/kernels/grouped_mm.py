@@ -12,7 +12,7 @@ import ditron
 from ditron.distributed.group import Group
 from ditron.distributed.torch_groups import AnyGroup
 from ditron.kernels.dispatch import is_plain_call, torch_operator
-from ditron.kernels.expert_activation import is_gated, swiglu_rows
+from ditron.kernels.expert_activation import check_activation, swiglu_rows
 from ditron.kernels.expert_schedules import programs_at_once, tiles_for
 from ditron.kernels.grouped import (
     expert_tile,
@@ -100,14 +100,16 @@ def sample(ranks: int, generator: torch.Generator) -> dict[str, Any]:
     scores = torch.rand(tokens, experts + 2, generator=generator)
     ids = scores.topk(2).indices
     plan = tables_on_host(torch.where(ids < experts, ids, -1).expand(ranks, -1, -1), 0, 0, experts, 16)
+    gated = bool(torch.rand(1, generator=generator) < 0.5)
     return {
         "rows": f"bf16[{plan.max_rows}, 32]",
         "w": f"bf16[{experts * 48}, 32]",
-        "out": f"bf16[{plan.max_rows}, 48]",
+        "out": f"bf16[{plan.max_rows}, {24 if gated else 48}]",
         "tiles": plan.tiles,
         "num_tiles": plan.num_tiles,
         "scale_rows": None,
         "scale_w": None,
+        "gated": gated,
         "block": (16, 32, 32),
         "programs": 3,
         "whole_k": True,
@@ -232,19 +234,22 @@ def grouped_mm(
         plan: of these rows (:func:`moe_plan`).
         scale_rows, scale_w: ``[plan.max_rows, K / 128]`` and ``[plan.experts, N / 128, K / 128]`` float32, the latter
             rounded up, of quantized tensors; the result is bfloat16 and has no gradients.
-        activation: ``"swiglu"``: of what the products are, as of :func:`ag_moe`, ``[N / 2]`` of a row.
+        activation: ``"swiglu"``: of an expert's N rows the first half are gates, and a row of the result is SiLU of its
+            products with them times its products with the others, ``[N / 2]``, rounded once; twice where gradients are
+            recorded. Not of quantized tensors.
         group: the ranks of the plan; default the current group.
 
-    Returns ``[plan.max_rows, N]``, or as many columns as the activation leaves. What lies behind the rows of the
-    experts is neither read nor written. Raises
-    DitronError for tensors that do not fit.
+    Returns ``[plan.max_rows, N]``, or as many columns as the activation leaves, of which a row has a multiple of 16
+    bytes. What lies behind the rows of the experts is neither read nor written. Raises DitronError for tensors that do
+    not fit.
 
         hidden = ditron.kernels.grouped_mm(ditron.kernels.ep_dispatch(x, plan), w, plan)
     """
     if not isinstance(plan, Plan):
         raise DitronError(f"grouped_mm: plan must be a Plan, got {type(plan).__name__}: make one with moe_plan")
     scales = {"scale_rows": scale_rows, "scale_w": scale_w}
-    if activation == "swiglu" and not is_plain_call((rows, w, plan.tables)):
+    check_activation("grouped_mm", activation, w, scale_rows is not None)
+    if activation is not None and not is_plain_call((rows, w, plan.tables)):
         hidden = grouped_mm_rows(rows, w, plan.tables, **scales, group=group)  # which the gradient needs
         return swiglu_rows(hidden, plan.tables, group=group)
     return grouped_mm_rows(rows, w, plan.tables, **scales, activation=activation, group=group)
@@ -271,6 +276,9 @@ def grouped_mm_rows(
                 f"grouped_mm: there are {len(rows)} rows and {len(w)} experts, and the plan is for {plan.max_rows} and "
                 f"{plan.experts}"
             )
-        gated = is_gated("grouped_mm", activation, w.shape[1], scale_rows is not None)
+        gated, N = activation is not None, w.shape[1]
+        if N * rows.element_size() % (32 if gated else 16) and scale_rows is None:
+            columns = N // 2 if gated else N
+            raise DitronError(f"grouped_mm: the result has {columns} columns: expected a multiple of 16 bytes")
         scales = None if scale_rows is None or scale_w is None else (scale_rows, scale_w)
         return product_of_rows(rows, w, plan, group, w_is_kn=False, gated=gated, scales=scales)

@@ -41,7 +41,7 @@ class Atomics:
     def st(self, number: int, pointer: Any, value: Any = UNKNOWN) -> Generator[Keys, None, None]:
         yield from self._yield()
         span = self._access(number, pointer, True, True, "an atomic store", atomic=True)
-        if not any_unknown(pointer):
+        if not any_unknown(pointer) and np.size(pointer) <= _MAX_LANES:  # else nobody is seen to wait for them
             if self.sites[number].get("stores_words", "") == "data":
                 self._require_no_words(number, pointer)
             elif not any_unknown(value) and not np.any(value):

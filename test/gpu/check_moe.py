@@ -196,8 +196,9 @@ class Exchange(SecondProduct):
 class Layer(SecondProduct):
     """Calls of ``ep_moe``; what a graph has computed is compared with calls outside."""
 
-    def __init__(self, tokens: int, parallel: str, H: int, K: int):
+    def __init__(self, tokens: int, parallel: str, H: int, K: int, **options: Any):
         super().__init__("ep_moe", tokens, parallel, 0, {}, H, K)
+        self.of_layer = options
         torch.manual_seed(1 + self.rank)
         self.w13 = torch.randn(self.own, 2 * K, H, device=self.device).bfloat16() / H**0.5
         self.w2 = torch.randn(self.own, H, K, device=self.device).bfloat16() / K**0.5
@@ -207,7 +208,7 @@ class Layer(SecondProduct):
     def layer(self) -> torch.Tensor:
         ids, weights, _ = self.routes()
         own = slice(self.rank * self.tokens, (self.rank + 1) * self.tokens)
-        options = {"num_experts": self.experts, "parallel": self.parallel}
+        options = {"num_experts": self.experts, "parallel": self.parallel} | self.of_layer
         return kernels.ep_moe(self.x, ids[own], weights[own], self.w13, self.w2, **options)
 
     def __call__(self) -> None:
@@ -253,6 +254,10 @@ def cases(small: bool) -> Iterator[tuple[str, Callable[[], Calls]]]:
             yield f"moe_rs {parallel} by stage", second("moe_rs", 1000, 128, algorithm="by_stage")
             yield f"moe_rs {parallel} by stage, few", second("moe_rs", 20, 32, algorithm="by_stage")
         yield f"ep_moe {parallel}", partial(Layer, 20 if small else 700, parallel, H, K)
+        yield (
+            f"ep_moe {parallel} dispatched",
+            partial(Layer, 20 if small else 128, parallel, H, K, algorithm="dispatched"),
+        )
         if not small:
             yield f"ep_moe {parallel} many", partial(Layer, 3000, parallel, 2048, 768)
 

@@ -139,7 +139,8 @@ def linear_numbers(steps: list) -> Iterator[Polynomial]:
 def is_counted_by_kernels(steps: list) -> bool:
     """Whether the only numbers of a call that depend on the epoch are the epoch itself, one for a launch.
 
-    Its kernels can count the call then. Not those that start before the kernel ahead of them has ended.
+    Its kernels can count the call then. Not those that are launched with ``launch_pdl=True``, which may load the count
+    before they wait for the kernel ahead of them.
     """
     launches = [step for step in steps if list(linear_numbers([step]))]
     return (

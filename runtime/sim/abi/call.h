@@ -66,7 +66,8 @@ void observeWrite(Machine &machine, Fiber &fiber, const void *address);
 /// Another effect that other programs can see.
 void observeEffect(Machine &machine, Fiber &fiber);
 /// A read that may be a spin loop's: one that spins is blocked until the memory
-/// changes. Of the elements of a tensor those that are the same repeat nothing.
+/// changes. Of the elements of a tensor of loads those that are the same repeat
+/// nothing.
 void pollAtomic(Machine &machine, Fiber &fiber, const void *address,
                 uint64_t bits, int32_t bytes, bool isElement = false);
 /// The same for an ordinary load. These are many, so that it lets others run

@@ -215,8 +215,12 @@ def test_activation(operator, block_m):
         twice = of_gradients(activation="swiglu")
         assert twice.requires_grad
         torch.testing.assert_close(twice.detach()[row[here]].double(), exact, rtol=4e-3, atol=4e-3)
-        with pytest.raises(DitronError, match="unknown activation 'gelu' of 80 columns: expected 'swiglu'"):
-            product(activation="gelu")
+        for one in (product, of_gradients):
+            with pytest.raises(DitronError, match="unknown activation 'gelu' of 80 columns: expected 'swiglu'"):
+                one(activation="gelu")
+        fewer = functools.partial(product.func, product.args[0], w[rank][:, :24].contiguous(), plan)
+        with pytest.raises(DitronError, match="the result has 12 columns: expected a multiple of 16 bytes"):
+            fewer(activation="swiglu")
 
     run(main, ranks=2)
 

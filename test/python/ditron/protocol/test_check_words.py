@@ -229,8 +229,7 @@ def exchange_data(x, boxes, out, epoch, WAY: tl.constexpr, WORDS: tl.constexpr):
             dl.notify(boxes, own, 1)
 
 
-def report_of_data(way, groups, calls=4):
-    words = WORDS // 8
+def report_of_data(way, groups, calls=4, words=WORDS // 8):
 
     def run():
         ditron.init()
@@ -248,6 +247,11 @@ def test_data_words_are_followed(way, ranks):
     """By loops that say in other words that all must be there, too."""
     report = report_of_data(way, [(ranks, None)])
     assert not report.findings and report.is_complete, str(report)
+
+
+def test_data_words_of_a_large_tensor_are_no_finding():
+    """Of more than 1024 at once it is not seen who waits for them."""
+    assert not report_of_data("two halves", [(2, None)], words=2048).findings
 
 
 @pytest.mark.parametrize("ranks, kinds", [(2, set()), (3, {"reuse"})])

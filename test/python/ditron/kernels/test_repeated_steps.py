@@ -227,7 +227,7 @@ def test_experts(machine, bodies):
         ("gathered", tokens, 3),
         ("dispatched", tokens, 5),
         ("gathered", tokens + 8, 6),  # ids, weights and tokens are padded
-        ("dispatched", tokens + 8, 9),
+        ("dispatched", tokens + 8, 8),
     ):
         bodies.clear()
         launched = []

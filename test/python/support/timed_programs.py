@@ -1,4 +1,4 @@
-"""Kernels, and machines of simple numbers, on which their times are computed by hand."""
+"""Kernels, and machines of simple numbers, on which their times are computed by hand, and what is predicted of them."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ import triton.language as tl
 
 import ditron
 import ditron.language as dl
-from ditron import machines
+from ditron import machines, sim
 
 #: 100 GB/s links and memory, one TFLOP/s an SM, whole microseconds of latency.
 NUMBERS = (
@@ -19,6 +19,8 @@ NUMBERS = (
     "latency.stream=0 latency.barrier=6"
 )
 
+#: us of a thousand products of 65536 operations at 1 TFLOP/s an SM; and a nanosecond in us.
+PRODUCT, US = 65.536, 1e-3
 
 TWO_NODES = {"nic.rate": 50.0, "nic.latency": 7.0, "nic.post": 1.0}
 
@@ -32,6 +34,20 @@ def two_nodes() -> machines.Machine:
     nic = {name: machines.Number(value, "assumed", "") for name, value in TWO_NODES.items()}
     machine = simple_machine()
     return replace(machine, ranks=2, nodes=2, numbers={**machine.numbers, **nic})
+
+
+def predicted(main, ranks=2, machine=None, timing_only=False, **world):
+    def on_rank():
+        ditron.init()
+        return main(sim.current_world())
+
+    return sim.predict(on_rank, machine or simple_machine(), ranks, timing_only=timing_only, **world)
+
+
+def operations(prediction, name):
+    """Rank, begin and end in us of each operation whose name begins so."""
+    found = [one for one in prediction.launches if one.name.startswith(name)]
+    return sorted((one.rank, round(one.queued * US, 3), round(one.ended * US, 3)) for one in found)
 
 
 @ditron.jit

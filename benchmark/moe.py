@@ -31,6 +31,7 @@ from moe_layer import layer_cases, second_cases  # noqa: E402
 
 import ditron  # noqa: E402
 from ditron.kernels import Plan, ag_moe, ag_moe_backward, moe_plan  # noqa: E402
+from ditron.kernels.expert_schedules import groups_of_stages  # noqa: E402
 from ditron.kernels.route_draws import RouteDistribution  # noqa: E402
 from ditron.kernels.routing import tables_on_host  # noqa: E402
 
@@ -207,7 +208,7 @@ def compare(plan: Plan, ids: torch.Tensor, weights: torch.Tensor, model: Model) 
     """Fail if a plan is not what plain loops make."""
     experts = model.experts // len(ids)
     rank = dist.get_rank()
-    groups = min(len(ids), max(1, ids.numel() // model.experts // 256))
+    groups = groups_of_stages(len(ids), ids.numel() // model.experts)
     host = tables_on_host(ids.cpu(), rank, rank * experts, experts, plan.block_m, groups, weights.cpu())
     count = int(host.num_tiles)
     plan.check()

@@ -33,9 +33,8 @@ from ditron.tuning.problem import Options, Problem
 
 __all__ = ["MOST_ROWS", "ag_gemm_small_program", "divides_k", "split_k_candidates", "split_k_schedule"]
 
-#: Rows of all ranks up to which this is faster than cuBLAS behind an all-gather; twice as many of a weight of so many
-#: elements (docs/results/links.md).
-SPLIT_K_ROWS, LARGE_WEIGHT = 32, 1 << 24
+#: Rows of all ranks up to which this is faster than cuBLAS behind an all-gather (docs/results/links.md).
+SPLIT_K_ROWS = 64
 
 #: Of all ranks, that a tile can hold.
 MOST_ROWS = 128
@@ -225,8 +224,7 @@ def divides_k(rows: int, N: int, K: int) -> bool:
     """Whether this program is taken without being asked for: ``rows`` of all ranks are few, N is a tile or less for
     each SM, and K long.
     """
-    most = SPLIT_K_ROWS * (2 if N * K >= LARGE_WEIGHT else 1)
-    return rows <= most and N <= BLOCK[0] * _SMS and K >= 8 * BLOCK[1]
+    return rows <= SPLIT_K_ROWS and N <= BLOCK[0] * _SMS and K >= 8 * BLOCK[1]
 
 
 def split_k_candidates(problem: Problem) -> Iterator[Options]:

@@ -12,7 +12,7 @@ from ditron.kernels.ag_moe import ag_moe
 from ditron.kernels.dispatch import may_repeat
 from ditron.kernels.ep_exchange import ep_combine, ep_dispatch
 from ditron.kernels.expert_activation import quantize_1x128, swiglu_rows_1x128
-from ditron.kernels.expert_schedules import block_rows
+from ditron.kernels.expert_schedules import block_rows, groups_of_stages
 from ditron.kernels.grouped_mm import grouped_mm
 from ditron.kernels.moe_plan import moe_plan
 from ditron.kernels.moe_rs import moe_rs
@@ -28,23 +28,22 @@ from ditron_compiler.errors import DitronError
 __all__ = ["ep_moe"]
 
 
-#: Tokens of each of more than two ranks up to which they are dispatched (docs/results/moe.md).
-DISPATCHED_TOKENS = 512
-
-
-def _by_size(ranks: int, parallel: str, tokens: int, average: int) -> tuple[str, int]:
-    """The algorithm, and the rows of a tile, by how many tokens a rank has, and an expert on average."""
-    block_m = block_rows(average)
-    if ranks <= 2 or parallel != "ep" or tokens > DISPATCHED_TOKENS:
-        return "gathered", block_m
-    return "dispatched", block_m if block_m <= 32 else block_m // 2  # tiles wait for no tokens
+def _by_size(ranks: int, parallel: str, average: int) -> tuple[str, int]:
+    """The algorithm, and the rows of a tile, by how many rows an expert has on average: tokens of more than two ranks
+    are dispatched where the first product, whose tiles are in one group of stages, would wait for all of them
+    (docs/results/moe.md).
+    """
+    is_dispatched = ranks > 2 and parallel == "ep" and groups_of_stages(ranks, average) == 1
+    return "dispatched" if is_dispatched else "gathered", block_rows(average)
 
 
 def _rule(problem: Problem) -> Rule:
-    algorithm, block_m = _by_size(problem.ranks, problem.parallel, problem.rows, problem.rows_of_expert)
-    why = f"an expert has {problem.rows_of_expert} rows on average, and tokens are gathered under the first product"
+    algorithm, block_m = _by_size(problem.ranks, problem.parallel, problem.rows_of_expert)
+    why = f"an expert has {problem.rows_of_expert} rows on average, "
     if algorithm == "dispatched":
-        why = f"of {DISPATCHED_TOKENS} tokens or fewer little is gained by what overlaps"
+        why += "too few to read its matrix again for each group of ranks' tokens"
+    else:
+        why += "and tokens are gathered under the first product"
     return Rule({"algorithm": algorithm, "block_m": block_m}, why)
 
 
@@ -58,8 +57,10 @@ def ep_moe_candidates(problem: Problem) -> Iterator[Options]:
     """Schedules of :func:`ep_moe`; those of its products are of :func:`ag_moe` and :func:`moe_rs`."""
     block_m = block_rows(problem.rows_of_expert)
     for algorithm in ("gathered", "dispatched"):
+        # Of fewer rows than 64, half as many are 2 % faster at best where routes are uniform, as the tuner's are, and a
+        # fifth slower where most tokens choose one expert (docs/results/moe.md).
         for rows in (block_m, block_m // 2, block_m * 2):
-            if 16 <= rows <= 128:
+            if min(block_m, 64) <= rows <= 128:
                 yield {"algorithm": algorithm, "block_m": rows}
 
 
@@ -108,8 +109,8 @@ def ep_moe(
         group: the ranks; default the current group.
         algorithm: ``"gathered"``: :func:`ag_moe` with SwiGLU and :func:`moe_rs`; ``"dispatched"``: :func:`ep_dispatch`,
             :func:`grouped_mm` with SwiGLU, :func:`grouped_mm` and :func:`ep_combine`, the only one over several nodes.
-            Default what was measured to be fastest, or dispatched for up to 512 tokens of each of more than two
-            ranks, if they divide the experts, or gathered; compiled by torch, gathered.
+            Default what was measured to be fastest, or dispatched where more than two ranks divide the experts and
+            these have fewer than 1024 rows on average, or gathered; compiled by torch, gathered.
 
     Returns ``[tokens, H]``. The host waits for nothing. It has gradients, of all but ``topk_ids``, for which the rows
     of both products are kept; with quantized weights none. Collective over the group. Raises DitronError for tensors
@@ -150,24 +151,25 @@ def ep_moe(
             average = found.num_ranks * tokens * topk_ids.shape[-1] // max(num_experts, 1)
             if is_quantized and not found.small_shapes:
                 block_m = block_m or block_rows(average, scaled=True)
-                algorithm = algorithm or _by_size(found.num_ranks, parallel, tokens, average)[0]
+                algorithm = algorithm or _by_size(found.num_ranks, parallel, average)[0]
             elif not is_quantized and not is_over_nodes:
                 given = {} if block_m is None else {"block_m": block_m}
                 algorithm, given = tuned("ep_moe", found, algorithm, given, x.dtype, *sizes)
                 block_m = given.get("block_m")
                 if algorithm is None and block_m is None and not found.small_shapes:
-                    algorithm, block_m = _by_size(found.num_ranks, parallel, tokens, average)
+                    algorithm, block_m = _by_size(found.num_ranks, parallel, average)
+    dispatched = is_over_nodes or algorithm == "dispatched"
     options: dict[str, Any] = {
         "num_experts": num_experts,
         "parallel": parallel,
         "max_tokens": max_tokens,
         "expert_map": expert_map,
         "block_m": block_m,
+        "stage_groups": 1 if dispatched else None,  # its products begin when all tokens are there
     }
     options |= {"capacity": capacity, "rank_capacity": rank_capacity, "on_overflow": on_overflow}
     options |= {"renormalize": renormalize, "dropped": dropped}
     plan = moe_plan(topk_ids, topk_weights, group=group, **options)
-    dispatched = is_over_nodes or algorithm == "dispatched"
     if dispatched and (missing := len(plan.errors) - x.shape[0]):  # places are by how many there may be
         as_step = may_repeat((x, plan.route_weight))
         x = padded(x, len(plan.errors)) if as_step else torch.nn.functional.pad(x, (0, 0, 0, missing))

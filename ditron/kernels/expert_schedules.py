@@ -27,9 +27,9 @@ __all__ = [
 #: Rows in a tile up to which the weights are the left operand.
 FEW_ROWS = 32
 
-#: Rows that an expert has, on average, in a group of stages: with fewer, reading its matrix once more costs more than
-#: waiting for the tokens (docs/results/moe.md).
-ROWS_OF_GROUP = 256
+#: Rows that an expert has, on average, in a group of stages: with fewer, the product takes longer because its matrix is
+#: read once more for each group than it would wait for tokens (docs/results/moe.md).
+ROWS_OF_GROUP = 512
 
 
 def groups_of_stages(ranks: int, average: int) -> int:
@@ -41,7 +41,7 @@ def block_rows(average: int, scaled: bool = False) -> int:
     """Rows in a tile, by how many an expert has on average, ``scaled`` if of fp8 (docs/results/moe.md)."""
     if scaled:  # up to 64: two or three programs of few registers, of which one computes while another scales
         return 16 if average <= 48 else 64 if average <= 256 else 128
-    return 16 if average <= 8 else 32 if average <= 24 else 64 if average <= 96 else 128
+    return 16 if average <= 8 else 32 if average <= 24 else 64 if average <= 128 else 128
 
 
 def tiles_for(block_m: int, small: bool, scaled: bool = False) -> dict[str, Any]:

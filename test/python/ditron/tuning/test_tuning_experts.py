@@ -70,9 +70,8 @@ def test_candidates_begin_with_the_rule(operator, tokens):
     found = candidates_of(problem)
     assert found[0] == OPERATORS[operator].rule(problem).options
     assert len({str(sorted(options.items())) for options in found}) == len(found) and 4 <= len(found) < 14
-    few = {"ag_moe": 1, "moe_rs": 1, "ep_moe": 2}
-    many = {"ag_moe": 2, "moe_rs": 2, "ep_moe": 2}
-    assert len({options["algorithm"] for options in found}) == (few if tokens == 256 else many)[operator]
+    both = {"ag_moe": tokens > 256, "moe_rs": problem.rows_of_expert > 128, "ep_moe": True}  # tiles of 64 rows or 128
+    assert len({options["algorithm"] for options in found}) == 1 + both[operator]
 
 
 @pytest.mark.parametrize(

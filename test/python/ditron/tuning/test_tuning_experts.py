@@ -1,5 +1,6 @@
 """Operators of experts, and all-to-alls of unequal parts, as what is tuned and explained."""
 
+import importlib
 import json
 from dataclasses import replace
 
@@ -72,6 +73,55 @@ def test_candidates_begin_with_the_rule(operator, tokens):
     assert len({str(sorted(options.items())) for options in found}) == len(found) and 4 <= len(found) < 14
     both = {"ag_moe": tokens > 256, "moe_rs": problem.rows_of_expert > 128, "ep_moe": True}  # tiles of 64 rows or 128
     assert len({options["algorithm"] for options in found}) == 1 + both[operator]
+
+
+MIXTRAL, DSV3 = {"of": 8, "top_k": 2}, {"of": 256, "top_k": 8}
+
+
+@pytest.mark.parametrize(
+    "problem, algorithm, rows",
+    [
+        (experts("ep_moe", 512), "dispatched", 64),
+        (experts("ep_moe", 512, **DSV3), "dispatched", 32),
+        (experts("ep_moe", 512, **MIXTRAL), "dispatched", 64),
+        (experts("ep_moe", 4096), "dispatched", 128),
+        (experts("ep_moe", 4096, **DSV3), "dispatched", 64),
+        (experts("ep_moe", 4096, **MIXTRAL), "gathered", 128),
+        (experts("ep_moe", 16384), "gathered", 128),
+        (experts("ep_moe", 16384, **DSV3), "dispatched", 128),
+        (experts("ep_moe", 16384, **DSV3, form="tp"), "gathered", 128),
+        (experts("ep_moe", 512, ranks=2), "gathered", 64),
+        (experts("moe_rs", 16384), "after", 128),
+        (experts("moe_rs", 16384, **DSV3), "after", 128),
+        (experts("moe_rs", 16384, **MIXTRAL), "by_stage", 128),
+    ],
+    ids=str,
+)
+def test_the_rule_of_what_was_measured(problem, algorithm, rows):
+    """Four H100s, docs/results/moe.md."""
+    options = OPERATORS[problem.operator].rule(problem).options
+    assert (options["algorithm"], options.get("block_m") or options["block"][0]) == (algorithm, rows)
+
+
+def test_matrices_are_not_read_again_for_tokens_that_are_there(monkeypatch):
+    """A plan of a layer that is dispatched has one group of stages, however many rows an expert has."""
+    planned = []
+
+    def plan_of(*args, **options):
+        planned.append(options["stage_groups"])
+        return kernels.moe_plan(*args, **options)
+
+    monkeypatch.setattr(importlib.import_module("ditron.kernels.ep_moe"), "moe_plan", plan_of)
+    x, w13, w2 = torch.ones(4, 32).bfloat16(), torch.ones(1, 32, 32).bfloat16(), torch.ones(1, 32, 16).bfloat16()
+
+    def rank():
+        ditron.init()
+        ids = torch.zeros(4, 1, dtype=torch.int32)
+        for algorithm in ("dispatched", "gathered"):
+            kernels.ep_moe(x, ids, None, w13, w2, num_experts=2, algorithm=algorithm)
+
+    ditron.sim.run(rank, ranks=2)
+    assert sorted(planned, key=str) == [1, 1, None, None]
 
 
 @pytest.mark.parametrize(

@@ -144,9 +144,9 @@ def second_case(
         return mine
 
     ours = moe_ar if is_ar else moe_rs
-    at_once = moe_plan(ids[layer.rank], layer.weights[layer.rank], **layer.options, stage_groups=1)
+    one_group = moe_plan(ids[layer.rank], layer.weights[layer.rank], **layer.options, stage_groups=1)
     runs: dict[str, Run] = {
-        "grouped alone": product_alone(rows, w, at_once),
+        "grouped alone": product_alone(rows, w, one_group),
         "copies alone": copies_alone(mine.nbytes, device),
         "torch + NCCL": nccl,
         "ditron": lambda: ours(rows, w, plan),
@@ -204,7 +204,7 @@ def layer_case(
         plan = moe_plan(my_ids, my_weights, **layer.options)
         return moe_rs(ag_moe(x, w13, plan, activation="swiglu"), w2, plan)
 
-    plan = moe_plan(my_ids, my_weights, **layer.options, stage_groups=1)  # which no product waits for
+    plan = moe_plan(my_ids, my_weights, **layer.options, stage_groups=1)  # each matrix is read once
     widths = (layer.hidden, layer.inner)
     inputs = [random(plan.max_rows, width, rank, device) for width in widths]
     alone = [product_alone(rows, w, plan) for rows, w in zip(inputs, (w13, w2), strict=True)]

@@ -30,11 +30,13 @@ __all__ = ["ep_moe"]
 
 def _by_size(ranks: int, parallel: str, average: int) -> tuple[str, int]:
     """The algorithm, and the rows of a tile, by how many rows an expert has on average: tokens of more than two ranks
-    are dispatched where the first product, whose tiles are in one group of stages, would wait for all of them
-    (docs/results/moe.md).
+    are dispatched where the first product, whose tiles are in one group of stages, would wait for all of them. Between
+    two ranks, of which each has half of the tokens, both take as long (docs/results/moe.md).
     """
-    is_dispatched = ranks > 2 and parallel == "ep" and groups_of_stages(ranks, average) == 1
-    return "dispatched" if is_dispatched else "gathered", block_rows(average)
+    block_m = block_rows(average)
+    if ranks <= 2 or parallel != "ep" or groups_of_stages(ranks, average) > 1:
+        return "gathered", block_m
+    return "dispatched", min(block_m, 64) if average <= 128 else block_m
 
 
 def _rule(problem: Problem) -> Rule:
@@ -57,8 +59,8 @@ def ep_moe_candidates(problem: Problem) -> Iterator[Options]:
     """Schedules of :func:`ep_moe`; those of its products are of :func:`ag_moe` and :func:`moe_rs`."""
     block_m = block_rows(problem.rows_of_expert)
     for algorithm in ("gathered", "dispatched"):
-        # Of fewer rows than 64, half as many are 2 % faster at best where routes are uniform, as the tuner's are, and a
-        # fifth slower where most tokens choose one expert (docs/results/moe.md).
+        # Tiles of fewer than 64 rows that are half as many are 2.5 % faster at best with uniform routes, as the tuner's
+        # are, and a fifth slower where most tokens choose one expert (docs/results/moe.md).
         for rows in (block_m, block_m // 2, block_m * 2):
             if min(block_m, 64) <= rows <= 128:
                 yield {"algorithm": algorithm, "block_m": rows}
@@ -110,7 +112,8 @@ def ep_moe(
         algorithm: ``"gathered"``: :func:`ag_moe` with SwiGLU and :func:`moe_rs`; ``"dispatched"``: :func:`ep_dispatch`,
             :func:`grouped_mm` with SwiGLU, :func:`grouped_mm` and :func:`ep_combine`, the only one over several nodes.
             Default what was measured to be fastest, or dispatched where more than two ranks divide the experts and
-            these have fewer than 1024 rows on average, or gathered; compiled by torch, gathered.
+            these have fewer than 1024 rows on average, or gathered; gathered where gradients are recorded, which need
+            the rows of the first product, and compiled by torch. Dispatched tokens have ``[plan.max_rows, H]``.
 
     Returns ``[tokens, H]``. The host waits for nothing. It has gradients, of all but ``topk_ids``, for which the rows
     of both products are kept; with quantized weights none. Collective over the group. Raises DitronError for tensors
@@ -144,6 +147,7 @@ def ep_moe(
         raise DitronError(f"ep_moe: unknown algorithm {algorithm!r}: expected 'gathered' or 'dispatched'")
     if algorithm == "gathered" and is_over_nodes:
         raise DitronError("ep_moe: algorithm='gathered' is of one node, and this group is on several: 'dispatched'")
+    is_named = algorithm is not None
     if not torch.compiler.is_compiling():
         tokens = x.shape[0] if max_tokens is None else max_tokens
         sizes = (tokens, w13.shape[1], w13.shape[2], num_experts, topk_ids.shape[-1], parallel)
@@ -156,8 +160,11 @@ def ep_moe(
                 given = {} if block_m is None else {"block_m": block_m}
                 algorithm, given = tuned("ep_moe", found, algorithm, given, x.dtype, *sizes)
                 block_m = given.get("block_m")
-                if algorithm is None and block_m is None and not found.small_shapes:
-                    algorithm, block_m = _by_size(found.num_ranks, parallel, average)
+                if algorithm is None and not found.small_shapes:
+                    algorithm, rows = _by_size(found.num_ranks, parallel, average)
+                    block_m = block_m or rows
+    if not is_named and _records_gradients(x, topk_weights, w13, w2):
+        algorithm = "gathered"
     dispatched = is_over_nodes or algorithm == "dispatched"
     options: dict[str, Any] = {
         "num_experts": num_experts,
@@ -235,12 +242,16 @@ def _check_quantized(
             f"ep_moe: with weights of float8_e4m3fn H and I must be multiples of {SCALE_BLOCK}, got {x.shape[-1]} and "
             f"{w2.shape[2]}"
         )
-    tensors = [tensor for tensor in (x, topk_weights, w13, w2) if tensor is not None]
-    if torch.is_grad_enabled() and any(tensor.requires_grad for tensor in tensors):
+    if _records_gradients(x, topk_weights, w13, w2):
         raise DitronError(
             "ep_moe: with quantized weights there are no gradients, and one of its tensors requires one: call it under "
             "torch.no_grad()"
         )
+
+
+def _records_gradients(*tensors: torch.Tensor | None) -> bool:
+    """Whether a gradient of one of them is asked for: dispatched rows would be kept for it, of gathered ones tokens."""
+    return torch.is_grad_enabled() and any(tensor is not None and tensor.requires_grad for tensor in tensors)
 
 
 def _is_over_nodes(group: str) -> bool:

@@ -41,7 +41,7 @@ def block_rows(average: int, scaled: bool = False) -> int:
     """Rows in a tile, by how many an expert has on average, ``scaled`` if of fp8 (docs/results/moe.md)."""
     if scaled:  # up to 64: two or three programs of few registers, of which one computes while another scales
         return 16 if average <= 48 else 64 if average <= 256 else 128
-    return 16 if average <= 8 else 32 if average <= 24 else 64 if average <= 128 else 128
+    return 16 if average <= 8 else 32 if average <= 24 else 64 if average <= 96 else 128
 
 
 def tiles_for(block_m: int, small: bool, scaled: bool = False) -> dict[str, Any]:

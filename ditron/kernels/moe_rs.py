@@ -38,8 +38,9 @@ from ditron_compiler.errors import DitronError
 
 __all__ = ["moe_rs", "moe_rs_program", "moe_rs_rows", "product_and_sums", "sum_operands"]
 
-#: Groups of stages from which on sums are sent beside the product (docs/results/moe.md).
-LEAST_GROUPS = 3
+#: Groups of stages, and columns of w, from which on sums are sent beside the product: with fewer most come when it is
+#: done, or it is done too soon (docs/results/moe.md).
+LEAST_GROUPS, LEAST_DEPTH = 4, 512
 
 
 def sample(ranks: int, generator: torch.Generator, rank: int) -> dict[str, Any]:
@@ -155,11 +156,11 @@ def moe_rs_program(
     launch_combine(y, out, token_ranks, (route_row, route_weight), capacity, num_ranks, top_k, words, to_all)
 
 
-def _hides_sums(ranks: int, block_m: int, average: int) -> bool:
+def _hides_sums(ranks: int, block_m: int, average: int, K: int) -> bool:
     """Whether other ranks' tokens are added next to the product of the own ones, by how many rows an expert has on
     average: where a plan divides its tiles into so many groups by stage that most tokens are done early.
     """
-    return block_m >= 128 and groups_of_stages(ranks, average) >= LEAST_GROUPS
+    return block_m >= 128 and K >= LEAST_DEPTH and groups_of_stages(ranks, average) >= LEAST_GROUPS
 
 
 def _schedule(group: Group, plan: Plan, w: torch.Tensor, algorithm: str | None, given: Options) -> Options:
@@ -183,12 +184,12 @@ def _schedule(group: Group, plan: Plan, w: torch.Tensor, algorithm: str | None, 
 def _rule(problem: Problem) -> Rule:
     tiles = block_of_experts(problem)
     rows = tiles["block"][0]
-    if problem.itemsize > 1 and _hides_sums(problem.ranks, rows, problem.rows_of_expert):
+    if problem.itemsize > 1 and _hides_sums(problem.ranks, rows, problem.rows_of_expert, problem.K):
         why = f"an expert has {problem.rows_of_expert} rows on average: tiles are in groups by stage, and hide sums"
         return Rule({"algorithm": "by_stage"} | tiles, why)
     why = (
-        f"an expert has {problem.rows_of_expert} rows on average, and there are {problem.ranks} ranks: most sums would "
-        "be sent behind the product anyway"
+        f"an expert has {problem.rows_of_expert} rows of {problem.K} on average, and there are {problem.ranks} ranks: "
+        "sums beside the product would take longer"
     )
     return Rule({"algorithm": "after"} | tiles, why)
 
@@ -331,5 +332,5 @@ def moe_rs_rows(
         algorithm, schedule = tuned_for_plan("moe_rs", group, plan, num_experts, algorithm, schedule, w)
         if algorithm is None and not schedule and num_experts and scale_rows is None and not group.small_shapes:
             average = plan.route_row.numel() // num_experts
-            algorithm = "by_stage" if _hides_sums(group.num_ranks, plan.block_m, average) else None
+            algorithm = "by_stage" if _hides_sums(group.num_ranks, plan.block_m, average, w.shape[2]) else None
         return product_and_sums("moe_rs", group, rows, w, plan, scales, out, algorithm, schedule, to_all=False)

@@ -71,7 +71,7 @@ def test_candidates_begin_with_the_rule(operator, tokens):
     found = candidates_of(problem)
     assert found[0] == OPERATORS[operator].rule(problem).options
     assert len({str(sorted(options.items())) for options in found}) == len(found) and 4 <= len(found) < 14
-    both = {"ag_moe": tokens > 256, "moe_rs": problem.rows_of_expert > 128, "ep_moe": True}  # tiles of 64 rows or 128
+    both = {"ag_moe": tokens > 256, "moe_rs": problem.rows_of_expert > 96, "ep_moe": True}  # tiles of 64 rows or 128
     assert len({options["algorithm"] for options in found}) == 1 + both[operator]
 
 
@@ -93,6 +93,7 @@ MIXTRAL, DSV3 = {"of": 8, "top_k": 2}, {"of": 256, "top_k": 8}
         (experts("ep_moe", 512, ranks=2), "gathered", 64),
         (experts("moe_rs", 16384), "after", 128),
         (experts("moe_rs", 16384, **DSV3), "after", 128),
+        (experts("moe_rs", 16384, 4096, 256, **MIXTRAL), "after", 128),
         (experts("moe_rs", 16384, **MIXTRAL), "by_stage", 128),
     ],
     ids=str,

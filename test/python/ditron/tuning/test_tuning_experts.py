@@ -104,25 +104,31 @@ def test_the_rule_of_what_was_measured(problem, algorithm, rows):
     assert (options["algorithm"], options.get("block_m") or options["block"][0]) == (algorithm, rows)
 
 
-def test_matrices_are_not_read_again_for_tokens_that_are_there(monkeypatch):
-    """A plan of a layer that is dispatched has one group of stages, however many rows an expert has."""
+@pytest.mark.parametrize(
+    "needs, named, groups", [(False, None, 1), (False, "gathered", None), (True, None, None), (True, "dispatched", 1)]
+)
+def test_a_layer_that_is_dispatched(needs, named, groups, monkeypatch):
+    """Its plan has one group of stages, so that no matrix is read again. Gradients are of one that is gathered, whose
+    rows are not kept, unless it is named.
+    """
     planned = []
 
     def plan_of(*args, **options):
         planned.append(options["stage_groups"])
         return kernels.moe_plan(*args, **options)
 
-    monkeypatch.setattr(importlib.import_module("ditron.kernels.ep_moe"), "moe_plan", plan_of)
+    module = importlib.import_module("ditron.kernels.ep_moe")
+    monkeypatch.setattr(module, "moe_plan", plan_of)
+    monkeypatch.setattr(module, "tuned", lambda what, group, named, given, *sizes: (named or "dispatched", given))
     x, w13, w2 = torch.ones(4, 32).bfloat16(), torch.ones(1, 32, 32).bfloat16(), torch.ones(1, 32, 16).bfloat16()
 
     def rank():
         ditron.init()
         ids = torch.zeros(4, 1, dtype=torch.int32)
-        for algorithm in ("dispatched", "gathered"):
-            kernels.ep_moe(x, ids, None, w13, w2, num_experts=2, algorithm=algorithm)
+        kernels.ep_moe(x, ids, None, w13.clone().requires_grad_(needs), w2, num_experts=2, algorithm=named)
 
     ditron.sim.run(rank, ranks=2)
-    assert sorted(planned, key=str) == [1, 1, None, None]
+    assert planned == [groups, groups]
 
 
 @pytest.mark.parametrize(

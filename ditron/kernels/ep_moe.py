@@ -36,7 +36,7 @@ def _by_size(ranks: int, parallel: str, average: int) -> tuple[str, int]:
     block_m = block_rows(average)
     if ranks <= 2 or parallel != "ep" or groups_of_stages(ranks, average) > 1:
         return "gathered", block_m
-    return "dispatched", min(block_m, 64) if average <= 128 else block_m
+    return "dispatched", min(block_m, 64) if average <= 128 else block_m  # a second one of 128 is mostly padding
 
 
 def _rule(problem: Problem) -> Rule:
@@ -112,8 +112,8 @@ def ep_moe(
         algorithm: ``"gathered"``: :func:`ag_moe` with SwiGLU and :func:`moe_rs`; ``"dispatched"``: :func:`ep_dispatch`,
             :func:`grouped_mm` with SwiGLU, :func:`grouped_mm` and :func:`ep_combine`, the only one over several nodes.
             Default what was measured to be fastest, or dispatched where more than two ranks divide the experts and
-            these have fewer than 1024 rows on average, or gathered; gathered where gradients are recorded, which need
-            the rows of the first product, and compiled by torch. Dispatched tokens have ``[plan.max_rows, H]``.
+            these have fewer than 1024 rows on average, or gathered; gathered where gradients are recorded, for which
+            dispatched rows, ``[plan.max_rows, H]``, would be kept, and compiled by torch.
 
     Returns ``[tokens, H]``. The host waits for nothing. It has gradients, of all but ``topk_ids``, for which the rows
     of both products are kept; with quantized weights none. Collective over the group. Raises DitronError for tensors

@@ -374,3 +374,12 @@ def test_calls_go_by_rank_where_the_rule_says_so(ranks, dtype, operator):
         assert runs == (rule.options["algorithm"] == "by_rank"), (rows, N, K)
         seen.add(runs)
     assert seen == ({False} if ranks == 1 else {False, True})
+
+
+@pytest.mark.parametrize("N, K", [(3584, 8192), (1792, 4096)])
+@pytest.mark.parametrize("rows, divides_k", [(1, True), (16, True), (32, False)])
+def test_few_rows_divide_k(rows, divides_k, N, K):
+    """Up to 64 rows of all ranks, also of a small weight: docs/results/links.md."""
+    asked = problem(rows, N, K, ranks=4)
+    assert (OPERATORS["ag_gemm"].rule(asked).options["algorithm"] == "split_k") == divides_k
+    assert any(options["algorithm"] == "split_k" for options in candidates_of(asked)) == divides_k

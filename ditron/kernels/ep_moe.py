@@ -27,6 +27,9 @@ from ditron_compiler.errors import DitronError
 
 __all__ = ["ep_moe"]
 
+#: Rows of an expert, on average, in a group of stages of a candidate.
+LEAST_OF_GROUP = 256
+
 
 def _by_size(ranks: int, parallel: str, average: int) -> tuple[str, int]:
     """The algorithm, and the rows of a tile, by how many rows an expert has on average: tokens of more than two ranks
@@ -57,13 +60,18 @@ def _node_rule(problem: Problem) -> Rule:
 @tunable("ep_moe", rule=_rule, on_nodes=_node_rule, node_algorithms=("dispatched",))
 def ep_moe_candidates(problem: Problem) -> Iterator[Options]:
     """Schedules of :func:`ep_moe`; those of its products are of :func:`ag_moe` and :func:`moe_rs`."""
-    block_m = block_rows(problem.rows_of_expert)
+    average = problem.rows_of_expert
+    block_m = block_rows(average)
     for algorithm in ("gathered", "dispatched"):
         # Tiles of fewer than 64 rows that are half as many are 2.5 % faster at best with uniform routes, as the tuner's
         # are, and a fifth slower where most tokens choose one expert (docs/results/moe.md).
         for rows in (block_m, block_m // 2, block_m * 2):
             if min(block_m, 64) <= rows <= 128:
                 yield {"algorithm": algorithm, "block_m": rows}
+    usual = groups_of_stages(problem.ranks, average, problem.parallel)
+    for groups in range(1, problem.ranks + 1):
+        if groups != usual and (groups == 1 or average // groups >= LEAST_OF_GROUP):
+            yield {"algorithm": "gathered", "block_m": block_m, "stage_groups": groups}
 
 
 @repeatable_where_plain
@@ -87,6 +95,7 @@ def ep_moe(
     renormalize: bool = False,
     dropped: torch.Tensor | None = None,
     block_m: int | None = None,
+    stage_groups: int | None = None,
     group: AnyGroup = None,
     algorithm: str | None = None,
 ) -> torch.Tensor:
@@ -106,8 +115,8 @@ def ep_moe(
             SwiGLU makes of rows, are quantized by 1 x 128 (:func:`quantize_1x128`); H and I are multiples of 128.
         activation: ``"swiglu"``, SiLU of the gate times the other.
         parallel: ``"ep"``: this rank has some of the experts; ``"tp"``: a part of each, I being this rank's.
-        max_tokens, expert_map, capacity, rank_capacity, on_overflow, renormalize, dropped, block_m: as of
-            :func:`moe_plan`.
+        max_tokens, expert_map, capacity, rank_capacity, on_overflow, renormalize, dropped, block_m, stage_groups: as of
+            :func:`moe_plan`; one group by default where tokens are dispatched, whose products begin when all are there.
         group: the ranks; default the current group.
         algorithm: ``"gathered"``: :func:`ag_moe` with SwiGLU and :func:`moe_rs`; ``"dispatched"``: :func:`ep_dispatch`,
             :func:`grouped_mm` with SwiGLU, :func:`grouped_mm` and :func:`ep_combine`, the only one over several nodes.
@@ -157,22 +166,25 @@ def ep_moe(
                 block_m = block_m or block_rows(average, scaled=True)
                 algorithm = algorithm or _by_size(found.num_ranks, parallel, average)[0]
             elif not is_quantized and not is_over_nodes:
-                given = {} if block_m is None else {"block_m": block_m}
+                named = {"block_m": block_m, "stage_groups": stage_groups}
+                given = {name: value for name, value in named.items() if value is not None}
                 algorithm, given = tuned("ep_moe", found, algorithm, given, x.dtype, *sizes)
-                block_m = given.get("block_m")
+                block_m, stage_groups = given.get("block_m"), given.get("stage_groups")
                 if algorithm is None and not found.small_shapes:
                     algorithm, rows = _by_size(found.num_ranks, parallel, average)
                     block_m = block_m or rows
     if not is_named and _records_gradients(x, topk_weights, w13, w2):
         algorithm = "gathered"
     dispatched = is_over_nodes or algorithm == "dispatched"
+    if dispatched and stage_groups is None:
+        stage_groups = 1
     options: dict[str, Any] = {
         "num_experts": num_experts,
         "parallel": parallel,
         "max_tokens": max_tokens,
         "expert_map": expert_map,
         "block_m": block_m,
-        "stage_groups": 1 if dispatched else None,  # its products begin when all tokens are there
+        "stage_groups": stage_groups,
     }
     options |= {"capacity": capacity, "rank_capacity": rank_capacity, "on_overflow": on_overflow}
     options |= {"renormalize": renormalize, "dropped": dropped}

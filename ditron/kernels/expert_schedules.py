@@ -29,12 +29,12 @@ FEW_ROWS = 32
 
 #: Rows that an expert has, on average, in a group of stages: with fewer, the product takes longer because its matrix is
 #: read once more for each group than it would wait for tokens (docs/results/moe.md).
-ROWS_OF_GROUP = 512
+ROWS_OF_GROUP = {"ep": 512, "tp": 256}
 
 
-def groups_of_stages(ranks: int, average: int) -> int:
+def groups_of_stages(ranks: int, average: int, parallel: str = "ep") -> int:
     """Into how many groups a plan divides tiles by stage, by how many rows an expert has on average."""
-    return min(ranks, max(1, average // ROWS_OF_GROUP))
+    return min(ranks, max(1, average // ROWS_OF_GROUP[parallel]))
 
 
 def block_rows(average: int, scaled: bool = False) -> int:

@@ -105,7 +105,7 @@ def sample(ranks: int, generator: torch.Generator) -> dict[str, Any]:
         "rows": f"bf16[{plan.max_rows}, 32]",
         "w": f"bf16[{experts * 48}, 32]",
         "out": f"bf16[{plan.max_rows}, {24 if gated else 48}]",
-        "tiles": plan.tiles,
+        "tiles": plan.tiles_by_expert,
         "num_tiles": plan.num_tiles,
         "scale_rows": None,
         "scale_w": None,
@@ -211,7 +211,8 @@ def product_of_rows(
     chosen |= {"w_is_kn": w_is_kn, "gated": gated, "whole_k": K % chosen["block"][2] == 0}
     out = scratch((plan.max_rows, N), rows, rows.dtype if scales is None else torch.bfloat16)
     of_rows = (None, None) if scales is None else map(aligned, scales)
-    run_step(grouped_mm_program, rows, w.view(-1, w.shape[2]), out, plan.tiles, plan.num_tiles, *of_rows, **chosen)
+    of_tiles = plan.tiles_by_expert, plan.num_tiles
+    run_step(grouped_mm_program, rows, w.view(-1, w.shape[2]), out, *of_tiles, *of_rows, **chosen)
     return out
 
 

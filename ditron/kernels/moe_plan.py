@@ -129,13 +129,12 @@ def moe_plan_tables(
     """The tables of :func:`moe_plan`'s plan; of experts and ranks that are given no more routes than they take."""
     with in_group(group, "moe_plan") as group:
         _check(group, topk_ids, topk_weights, expert_map)
-        tokens, block_m, experts = plan_shape(
-            group, topk_ids, num_experts, parallel, max_tokens=max_tokens, block_m=block_m
+        of_tiles = {"block_m": block_m, "stage_groups": stage_groups}
+        tokens, experts, block_m, groups = plan_shape(
+            group, topk_ids, num_experts, parallel, max_tokens=max_tokens, **of_tiles
         )
         (given, top_k), ranks, is_tp = topk_ids.shape, group.num_ranks, parallel == "tp"
         check_block_m("moe_plan", block_m)
-        if stage_groups is None:
-            stage_groups = groups_of_stages(ranks, ranks * tokens * top_k // num_experts)
         if given < tokens:
             topk_ids = padded(topk_ids, tokens, fill=-1)
             topk_weights = None if topk_weights is None else padded(topk_weights.detach(), tokens)
@@ -144,10 +143,10 @@ def moe_plan_tables(
         sizes = _sizes(group, tokens, top_k, experts, schedule)
         weights = torch.empty(ranks * tokens, top_k, dtype=torch.float32, device=topk_ids.device)
         rows = max_rows(ranks * tokens, top_k, experts, block_m, capacity, rank_capacity)
-        plan = empty_plan(weights, tokens, experts, block_m, rows)
+        plan = empty_plan(weights, tokens, experts, block_m, groups, rows)
         ids = aligned(topk_ids)
         if group.is_sim and not group.small_shapes:
-            _fill_on_host(plan, group, ids, expert_map, num_experts, is_tp, min(stage_groups, ranks))
+            _fill_on_host(plan, group, ids, expert_map, num_experts, is_tp, groups)
             plan.check()
             return plan.tables
         if len(group.nodes) == 1:
@@ -164,6 +163,7 @@ def moe_plan_tables(
             plan.row_route,
             plan.route_row,
             plan.tiles,
+            plan.expert_tiles,
             plan.num_tiles,
             plan.expert_rows,
             capacity_for(sizes.segments),
@@ -172,7 +172,7 @@ def moe_plan_tables(
             is_tp=is_tp,
             top_k=top_k,
             block_m=block_m,
-            groups=min(stage_groups, ranks),
+            groups=groups,
             columns=sizes.E,
             has_weights=topk_weights is not None,
             has_map=expert_map is not None,
@@ -258,8 +258,11 @@ def plan_shape(
     *,
     max_tokens: int | None,
     block_m: int | None,
-) -> tuple[int, int, int]:
-    """Tokens of a rank, rows in a tile, experts of the rank that has most. Raises DitronError for what cannot be."""
+    stage_groups: int | None = None,
+) -> tuple[int, int, int, int]:
+    """Tokens of a rank, experts of the rank that has most, rows in a tile, groups of stages. Raises DitronError if they
+    do not fit each other.
+    """
     ranks, (given, top_k) = group.num_ranks, topk_ids.shape
     if parallel not in ("ep", "tp"):
         raise DitronError(f"moe_plan: unknown parallel {parallel!r}: expected 'ep' or 'tp'")
@@ -272,9 +275,11 @@ def plan_shape(
         raise DitronError(f"moe_plan: topk_ids has {given} tokens, and max_tokens is {max_tokens}")
     if top_k > num_experts:
         raise DitronError(f"moe_plan: {top_k} experts for a token, and there are {num_experts}")
+    average = ranks * tokens * top_k // num_experts
     if block_m is None:
-        block_m = 16 if group.small_shapes else block_rows(ranks * tokens * top_k // num_experts)
-    return tokens, block_m, num_experts if parallel == "tp" else -(-num_experts // ranks)
+        block_m = 16 if group.small_shapes else block_rows(average)
+    groups = groups_of_stages(ranks, average, parallel) if stage_groups is None else min(stage_groups, ranks)
+    return tokens, num_experts if parallel == "tp" else -(-num_experts // ranks), block_m, groups
 
 
 def _check(

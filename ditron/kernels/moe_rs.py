@@ -253,7 +253,8 @@ def product_and_sums(
     rows, w = aligned(rows), aligned(w)
     chosen = _schedule(group, plan, w, algorithm, schedule)
     y = scratch((plan.max_rows, w.shape[1]), out)
-    tables = plan.token_ranks, plan.route_row, plan.route_weight, plan.tiles, plan.num_tiles
+    tiles = plan.tiles if algorithm == "by_stage" else plan.tiles_by_expert
+    tables = plan.token_ranks, plan.route_row, plan.route_weight, tiles, plan.num_tiles
     tensors, capacity = (rows, w.view(-1, w.shape[2]), y, out, *tables), capacity_for(len(out))
     known = {"num_ranks": group.num_ranks, "top_k": plan.route_row.shape[1]}
     if algorithm == "by_stage":

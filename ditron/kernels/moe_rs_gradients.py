@@ -143,7 +143,7 @@ def moe_rs_rows_backward(
             product,
             TensorDescriptor.from_tensor(product[None], [1, BM, BN // 2]),
             plan.row_route,
-            plan.tiles,
+            plan.tiles_by_expert,
             plan.num_tiles,
             top_k,
             N,

@@ -126,6 +126,7 @@ def moe_plan_nodes_program(
     row_route,
     route_row,
     tiles,
+    expert_tiles,
     num_tiles,
     expert_rows,
     capacity,
@@ -180,7 +181,7 @@ def moe_plan_nodes_program(
         num_warps=num_warps,
         **sizes.of_segment,
     )
-    tables = row_slot, row_route, route_row, tiles, num_tiles, expert_rows
+    tables = row_slot, row_route, route_row, tiles, expert_tiles, num_tiles, expert_rows
     of_tables = sizes.of_tables(experts_at_once, makers)
     of_tiles = block_m.bit_length() - 1, groups
     sizes.place(ids, counts, totals, tables, of_tiles, place_warps, of_tables)

@@ -31,7 +31,7 @@ from ditron.kernels.words import word_boxes
 __all__ = ["EXAMPLE", "TABLES", "Segments", "moe_plan_program", "sample_of"]
 
 #: Tables of a plan by their parameters: kernels do not ask for their extents, which follow from the number of tokens.
-TABLES = ("route_weight", "errors", "token_ranks", "row_slot", "row_route", "route_row", "tiles")
+TABLES = ("route_weight", "errors", "token_ranks", "row_slot", "row_route", "route_row", "tiles", "expert_tiles")
 
 #: Programs that send, for all of which those that take wait: they have to fit the GPU at one time.
 MOST_SENDERS = 64
@@ -133,6 +133,7 @@ def sample_of(ranks: int, generator: torch.Generator, at_once: bool) -> dict[str
         "row_route": f"i32[{rows}]",
         "route_row": f"i32[{ranks * tokens}, {top_k}]",
         "tiles": f"i32[{rows // 16}, 6]",
+        "expert_tiles": f"i32[{rows // 16}, 6]",
         "num_tiles": "i32[1]",
         "expert_rows": "i32[2]",
         "capacity": 2,
@@ -144,6 +145,7 @@ def sample_of(ranks: int, generator: torch.Generator, at_once: bool) -> dict[str
         "places": 16 if at_once else 32,
         "experts_at_once": 16,
         "makers": 1,
+        "groups": int(torch.randint(1, 3, (), generator=generator)),
     }
 
 
@@ -158,6 +160,7 @@ EXAMPLE = {
     "row_route": "i32[69632]",
     "route_row": "i32[8192, 8]",
     "tiles": "i32[544, 6]",
+    "expert_tiles": "i32[544, 6]",
     "num_tiles": "i32[1]",
     "expert_rows": "i32[33]",
     "capacity": 64,
@@ -176,6 +179,7 @@ def moe_plan_program(
     row_route,
     route_row,
     tiles,
+    expert_tiles,
     num_tiles,
     expert_rows,
     capacity,
@@ -209,7 +213,7 @@ def moe_plan_program(
     of packets, if not ``at_once``. ``has_weights``, ``has_map``: ``topk_weights``, ``expert_map`` count.
     """
     sizes = Segments(topk_ids, capacity, num_ranks, num_experts, is_tp, top_k, columns, places)
-    tables = row_slot, row_route, route_row, tiles, num_tiles, expert_rows
+    tables = row_slot, row_route, route_row, tiles, expert_tiles, num_tiles, expert_rows
     known = expert_map.shape[0] if has_map else num_experts
     of_tables = sizes.of_tables(experts_at_once, makers)
     of_tiles = block_m.bit_length() - 1, groups

@@ -79,6 +79,8 @@ class Plan:
         route_row: ``[tokens of all ranks, top_k]``, the row of each route; -1 if its expert is another rank's.
         route_weight: ``[tokens of all ranks, top_k]`` float32, what each route's row counts for in its token's sum.
         tiles: ``[max_rows / block_m, TILE_FIELDS]``, by group of stages, then by expert.
+        expert_tiles: ``[max_rows / block_m, TILE_FIELDS]``, by expert alone; ``[0, TILE_FIELDS]`` if ``tiles`` are, as
+            there is one group.
         num_tiles: ``[1]``, how many rows of tiles there are. What lies behind them in the others is not written.
         block_m: rows in a tile.
         experts: of this rank, or of the rank that has most.
@@ -97,6 +99,7 @@ class Plan:
     route_row: torch.Tensor
     route_weight: torch.Tensor
     tiles: torch.Tensor
+    expert_tiles: torch.Tensor
     num_tiles: torch.Tensor
     block_m: int
     experts: int
@@ -121,15 +124,22 @@ class Plan:
     def tables(self) -> list[torch.Tensor]:
         """All tensors, the weights first."""
         of_routes = [self.route_weight, self.row_slot, self.row_route, self.route_row]
-        return [*of_routes, self.tiles, self.num_tiles, self.expert_rows, self.errors, self.token_ranks]
+        of_tiles = [self.tiles, self.expert_tiles, self.num_tiles]
+        return [*of_routes, *of_tiles, self.expert_rows, self.errors, self.token_ranks]
 
     @classmethod
     def of(cls, tables: list[torch.Tensor], dropped: torch.Tensor | None = None, num_experts: int = 0) -> Plan:
         """The plan that has these :attr:`tables`."""
-        route_weight, row_slot, row_route, route_row, tiles, num_tiles, expert_rows, *of_tokens = tables
+        route_weight, row_slot, row_route, route_row, tiles, expert_tiles, num_tiles, expert_rows, *of_tokens = tables
         block_m, experts = row_slot.shape[0] // tiles.shape[0], expert_rows.shape[0] - 1
         of_routes = row_slot, row_route, route_row, route_weight
-        return cls(*of_routes, tiles, num_tiles, block_m, experts, expert_rows, *of_tokens, dropped, num_experts)
+        of_tiles = tiles, expert_tiles, num_tiles
+        return cls(*of_routes, *of_tiles, block_m, experts, expert_rows, *of_tokens, dropped, num_experts)
+
+    @property
+    def tiles_by_expert(self) -> torch.Tensor:
+        """The order for products whose rows are all there, which read each expert's matrix once."""
+        return self.expert_tiles if len(self.expert_tiles) else self.tiles
 
     @property
     def max_rows(self) -> int:
@@ -163,13 +173,13 @@ def check_block_m(what: str, block_m: int) -> None:
         raise DitronError(f"{what}: block_m must be a power of two from 16 on, got {block_m}")
 
 
-def empty_plan(weights: torch.Tensor, tokens: int, experts: int, block_m: int, rows: int) -> Plan:
+def empty_plan(weights: torch.Tensor, tokens: int, experts: int, block_m: int, groups: int, rows: int) -> Plan:
     """A plan whose tables are to be written, with these ``weights`` [tokens of all ranks, top_k], for at most ``rows``
-    rows of ``experts``.
+    rows of ``experts``, with tiles in ``groups`` of stages.
     """
     table = lambda *shape: weights.new_empty(shape, dtype=torch.int32)  # noqa: E731
     of_routes = table(*weights.shape), weights
-    tiles = table(rows // block_m, TILE_FIELDS), table(1)
+    tiles = table(rows // block_m, TILE_FIELDS), table(rows // block_m if groups > 1 else 0, TILE_FIELDS), table(1)
     others = table(experts + 1), table(tokens, 2), table(tokens, 2)
     return Plan(table(rows), table(rows), *of_routes, *tiles, block_m, experts, *others)
 
@@ -229,18 +239,28 @@ def tables_on_host(
             row_slot += [*slots, *[-1] * (block_m - len(slots))]
             row_route += [*found, *[-1] * (block_m - len(found))]
         expert_rows.append(len(row_slot))
-    tiles: list[list[int]] = []
+    tiles = _in_order(runs)
+    whole: dict[tuple[int, int], list[tuple[int, int, int]]] = {}  # of an expert, in one group
     for (_, expert), run in sorted(runs.items()):
-        tiles += [[expert, len(tiles), run[0][0], len(run), run[0][1], run[-1][2]]] * len(run)
+        whole.setdefault((0, expert), []).extend(run)
     route_row = torch.full((ranks * tokens, top_k), -1, dtype=torch.int32)
     for row, route in enumerate(row_route):
         if route >= 0:
             route_row.view(-1)[route] = row
     table = lambda values: torch.tensor(values, dtype=torch.int32)  # noqa: E731
     of_routes = route_row, weights.reshape(-1, top_k)
-    of_tiles = table(tiles).view(-1, TILE_FIELDS), table([len(tiles)])
+    by_expert = _in_order(whole) if groups > 1 else []
+    of_tiles = table(tiles).view(-1, TILE_FIELDS), table(by_expert).view(-1, TILE_FIELDS), table([len(tiles)])
     others = table(expert_rows), torch.zeros(tokens, 2, dtype=torch.int32), ranks_of_tokens(ids, rank, num_experts)
     return Plan(table(row_slot), table(row_route), *of_routes, *of_tiles, block_m, experts, *others)
+
+
+def _in_order(runs: dict[tuple[int, int], list[tuple[int, int, int]]]) -> list[list[int]]:
+    """Rows of a table of tiles, of ``runs`` by group and expert: rows of tiles, their first and last stages."""
+    tiles: list[list[int]] = []
+    for (_, expert), run in sorted(runs.items()):
+        tiles += [[expert, len(tiles), run[0][0], len(run), run[0][1], run[-1][2]]] * len(run)
+    return tiles
 
 
 def sample_plan(
@@ -258,7 +278,8 @@ def sample_plan(
     plan = tables_on_host(ids, rank, first, 2, 16, groups, num_experts=experts if divided else None)
     rows = max_rows(ranks * tokens, 2, 2, 16)
     padded = {name: torch.zeros(rows, dtype=torch.int32) - 1 for name in ("row_slot", "row_route")}
-    padded["tiles"] = torch.zeros(rows // 16, TILE_FIELDS, dtype=torch.int32)
+    for name in ("tiles", "expert_tiles")[: min(groups, 2)]:
+        padded[name] = torch.zeros(rows // 16, TILE_FIELDS, dtype=torch.int32)
     for name, table in padded.items():
         table[: len(getattr(plan, name))] = getattr(plan, name)
     return replace(plan, **padded)

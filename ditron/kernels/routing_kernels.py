@@ -284,11 +284,21 @@ def place_routes(row_slot_ptr, row_route_ptr, route_row_ptr, row, exists, stage,
 
 
 @ditron.jit
+def tiles_until(arrived, totals, tiles_of, stages, tile_bits, RANKS: tl.constexpr):
+    """[E]: rows of tiles of each expert whose last row is of the first ``stages`` stages."""
+    rows = totals
+    for ended in tl.static_range(RANKS):
+        rows = tl.where(stages == ended, arrived[ended], rows)
+    return tl.where(rows == totals, tiles_of, rows >> tile_bits)
+
+
+@ditron.jit
 def make_tiles(
     arrived,
     row_slot_ptr,
     row_route_ptr,
     tiles_ptr,
+    expert_tiles_ptr,
     num_tiles_ptr,
     expert_rows_ptr,
     maker,
@@ -305,6 +315,7 @@ def make_tiles(
 
     ``arrived[i]`` [E]: rows that experts have of the first ``i`` stages. ``most``: experts of the rank that has most.
     A tile has ``1 << tile_bits`` rows: as it and ``groups`` depend on how many tokens there are, they are no constants.
+    ``expert_tiles`` is written if there is more than one group.
     """
     expert = tl.arange(0, E)
     within = tl.arange(0, TILES)[None, :]
@@ -325,15 +336,16 @@ def make_tiles(
         tl.store(row_slot_ptr + at, none, mask=at < (last_tile << tile_bits)[:, None])
         tl.store(row_route_ptr + at, none, mask=at < (last_tile << tile_bits)[:, None])
 
-    begin = 0  # of a group's rows of tiles, in the order of computation
-    skipped = tl.zeros((E,), tl.int32)
-    for group in range(groups):  # a row of tiles belongs to the group of its last row
-        stages = (group + 1) * RANKS // groups
-        rows = totals
-        for ended in tl.static_range(1, RANKS):
-            rows = tl.where(stages == ended, arrived[ended], rows)
-        run = tl.where(rows == totals, tiles_of, rows >> tile_bits) - skipped
-        position = begin + tl.cumsum(run, 0) - run
+    # Behind several groups comes one of all stages, expert_tiles. Each has its own makers, if there are so many.
+    all_groups = tl.where(groups > 1, groups + 1, 1)
+    of_group = tl.maximum(MAKERS // all_groups, 1)
+    for group in range(maker // of_group, all_groups, MAKERS // of_group):
+        is_whole = group == groups
+        stages = tl.where(is_whole, 0, group * RANKS // groups)
+        skipped = tiles_until(arrived, totals, tiles_of, stages, tile_bits, RANKS)
+        stages = tl.where(is_whole, RANKS, (group + 1) * RANKS // groups)
+        run = tiles_until(arrived, totals, tiles_of, stages, tile_bits, RANKS) - skipped
+        position = tl.sum(skipped, 0) + tl.cumsum(run, 0) - run
         first_row = skipped << tile_bits
         last_row = tl.minimum(first_row + (run << tile_bits), totals) - 1
         first_stage = tl.zeros((E,), tl.int32)
@@ -341,9 +353,9 @@ def make_tiles(
         for ended in tl.static_range(1, RANKS):
             first_stage += (arrived[ended] <= first_row).to(tl.int32)
             last_stage += (arrived[ended] <= last_row).to(tl.int32)
-        for first in range(maker * TILES, tl.max(run, 0), MAKERS * TILES):
+        for first in range(maker % of_group * TILES, tl.max(run, 0), of_group * TILES):
             tile = first + within
-            to = tiles_ptr + (position[:, None] + tile) * FIELDS
+            to = tl.where(is_whole, expert_tiles_ptr, tiles_ptr) + (position[:, None] + tile) * FIELDS
             is_tile = tile < run[:, None]
             tl.store(to, expert[:, None], mask=is_tile)
             tl.store(to + 1, position[:, None], mask=is_tile)
@@ -351,8 +363,6 @@ def make_tiles(
             tl.store(to + 3, run[:, None], mask=is_tile)
             tl.store(to + 4, first_stage[:, None], mask=is_tile)
             tl.store(to + 5, last_stage[:, None], mask=is_tile)
-        begin += tl.sum(run, 0)
-        skipped += run
 
 
 @ditron.jit(do_not_specialize=["tile_bits", "groups", "epoch"])
@@ -364,6 +374,7 @@ def place_routes_kernel(
     row_route_ptr,
     route_row_ptr,
     tiles_ptr,
+    expert_tiles_ptr,
     num_tiles_ptr,
     expert_rows_ptr,
     first_rank,
@@ -412,6 +423,7 @@ def place_routes_kernel(
             row_slot_ptr,
             row_route_ptr,
             tiles_ptr,
+            expert_tiles_ptr,
             num_tiles_ptr,
             expert_rows_ptr,
             pid,

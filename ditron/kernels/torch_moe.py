@@ -43,13 +43,14 @@ def _plan_fake(
     group: str = "",
 ) -> list[Tensor]:
     found = group_named(group)
-    tokens, block_m, experts = plan_shape(
-        found, topk_ids, num_experts, parallel, max_tokens=max_tokens, block_m=block_m
+    of_tiles = {"block_m": block_m, "stage_groups": stage_groups}
+    tokens, experts, block_m, groups = plan_shape(
+        found, topk_ids, num_experts, parallel, max_tokens=max_tokens, **of_tiles
     )
     total, top_k = found.num_ranks * tokens, topk_ids.shape[1]
     rows = max_rows(total, top_k, experts, block_m, capacity, rank_capacity)
     weights = topk_ids.new_empty((total, top_k), dtype=torch.float32)
-    return empty_plan(weights, tokens, experts, block_m, rows).tables
+    return empty_plan(weights, tokens, experts, block_m, groups, rows).tables
 
 
 def _plan_setup(ctx: Any, inputs: tuple, keyword_only_inputs: dict, output: list[Tensor]) -> None:

@@ -87,7 +87,7 @@ class Tables(SecondProduct):
     def plan(self) -> kernels.Plan:
         ids, weights, _ = self.routes()
         own = slice(self.rank * self.tokens, (self.rank + 1) * self.tokens)
-        options = {"num_experts": self.experts, "parallel": self.parallel, "block_m": self.block_m, "stage_groups": 1}
+        options = {"num_experts": self.experts, "parallel": self.parallel, "block_m": self.block_m, "stage_groups": 2}
         return kernels.moe_plan(ids[own], weights[own], **options, **self.schedule)
 
     def __call__(self) -> None:
@@ -100,12 +100,13 @@ class Tables(SecondProduct):
         plan, shape = kernels.Plan.of(self.kept), (self.ranks, self.tokens, self.top_k)
         first, weights = self.first[self.rank], weights.view(shape)
         divided = None if self.parallel == "tp" else self.experts
-        expected = tables_on_host(ids.view(shape), self.rank, first, self.own, self.block_m, 1, weights, divided)
+        expected = tables_on_host(ids.view(shape), self.rank, first, self.own, self.block_m, 2, weights, divided)
         for field in (
             "num_tiles",
             "row_slot",
             "row_route",
             "tiles",
+            "expert_tiles",
             "route_row",
             "route_weight",
             "expert_rows",

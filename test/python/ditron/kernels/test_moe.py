@@ -70,6 +70,7 @@ def test_tables(ranks, tokens, top_k, experts, parallel, groups, at_once):
             assert torch.equal(got.route_row, want.route_row), name
             assert torch.equal(got.route_weight, weights.view(-1, top_k)), name
             assert torch.equal(got.tiles[:count], want.tiles), name
+            assert torch.equal(got.tiles_by_expert[:count], want.tiles_by_expert), name
             assert torch.equal(got.expert_rows, want.expert_rows), name
             assert torch.equal(got.token_ranks, want.token_ranks), name
 
@@ -235,6 +236,9 @@ def test_tables_on_host():
     assert plan.row_slot.tolist() == [1, 2, 3, -1, 0, 1, 3, -1]
     # In the first group the one tile that needs no other rank's tokens, of expert 1 of this rank's.
     assert plan.tiles.tolist() == [[1, 0, 2, 1, 0, 0], [0, 1, 0, 2, 0, 1], [0, 1, 0, 2, 0, 1], [1, 3, 3, 1, 1, 1]]
+    # In order of experts the same as if there were one group.
+    assert plan.tiles_by_expert.tolist() == [[0, 0, 0, 2, 0, 1]] * 2 + [[1, 2, 2, 2, 0, 1]] * 2
+    assert plan.tiles_by_expert.tolist() == tables_on_host(ids, 1, 2, 2, 2, groups=1).tiles.tolist()
     assert plan.route_row.tolist() == [[1, -1], [6, 2], [4, -1], [0, 5]]
 
 

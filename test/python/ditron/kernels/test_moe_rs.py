@@ -3,6 +3,7 @@
 import functools
 import importlib
 import sys
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
@@ -96,6 +97,28 @@ def test_schedules(schedule, options):
             problem.check(drawn(2, 20, 2, 4, seed=call), **schedule)
 
     run(main, ranks=2, **options)
+
+
+@pytest.mark.parametrize("algorithm, unread", [("after", "tiles"), ("by_stage", "expert_tiles")])
+def test_orders_of_tiles(algorithm, unread):
+    """A product whose rows are all there does not read matrices again for each group of stages."""
+    problem = Problem(2, 40, 2, 4, "ep")
+    problem.groups = 2
+
+    def main():
+        ids = drawn(2, 40, 2, 4)
+        plan, rank = problem.plan(ids), ditron.rank()
+        assert not torch.equal(plan.tiles[: int(plan.num_tiles)], plan.expert_tiles[: int(plan.num_tiles)])
+        plan = replace(plan, **{unread: torch.full_like(plan.tiles, 1 << 20)})
+        got = kernels.moe_rs(problem.rows(plan), problem.w[rank], plan, algorithm=algorithm)
+        assert torch.equal(got, problem.expected(ids).view(2, 40, problem.H)[rank])
+        if algorithm == "after":
+            one = kernels.moe_plan(ids[rank], num_experts=4, stage_groups=1)
+            some, same = (kernels.grouped_mm(problem.rows(of), problem.w[rank], of) for of in (plan, one))
+            row = plan.route_row[plan.route_row >= 0].long()
+            assert torch.equal(some[row], same[row])
+
+    run(main, ranks=2)
 
 
 @pytest.mark.parametrize("options", [dict(races=True), dict(weak=True), dict(races=True, graphs=True)])

@@ -54,6 +54,7 @@ def compare(got, want, ids, weights, errors):
     for what in ("row_slot", "row_route"):
         assert torch.equal(getattr(got, what)[: 16 * count], getattr(want, what)), what
     assert torch.equal(got.tiles[:count], want.tiles)
+    assert torch.equal(got.tiles_by_expert[:count], want.tiles_by_expert)
     for what in ("route_row", "expert_rows"):
         assert torch.equal(getattr(got, what), getattr(want, what)), what
     assert torch.equal(got.route_weight, weights.view(-1, ids.shape[2]))
@@ -173,7 +174,7 @@ def test_no_word_is_polled_by_two_threads(ranks, top_k, warps):
     words = "topk_ids *i64, topk_weights *fp32, map *i32, weights *fp32, errors *i32, token_ranks *i32, "
     words += "pair_boxes *i64, weight_boxes *i64"
     signature = {f"{name}_ptr": kind for name, kind in map(str.split, words.split(", "))}
-    tables = "row_slot row_route route_row tiles num_tiles expert_rows".split()
+    tables = "row_slot row_route route_row tiles expert_tiles num_tiles expert_rows".split()
     signature |= {f"{name}_ptr": "*i32" for name in tables}
     signature |= dict.fromkeys("tokens known num_experts first_expert experts most tile_bits groups".split(), "i32")
     signature["epoch"] = "i64"

@@ -12,6 +12,7 @@ import ditron.sim
 from ditron import kernels, machines
 from ditron.cli import main
 from ditron.cli.shapes import _shapes
+from ditron.kernels.expert_schedules import groups_of_stages
 from ditron.kernels.route_draws import RouteDistribution
 from ditron.tuning import compile_ahead, lookup, tables
 from ditron.tuning.bench import call_of, operands
@@ -132,6 +133,46 @@ def test_a_layer_that_is_dispatched(needs, named, groups, monkeypatch):
 
     ditron.sim.run(rank, ranks=2)
     assert planned == [groups, groups]
+
+
+@pytest.mark.parametrize(
+    "tokens, form, usual, others",
+    [(16384, "ep", 2, [1, 3, 4]), (8192, "ep", 1, [2]), (8192, "tp", 2, [1]), (512, "ep", 1, []), (512, "tp", 1, [])],
+)
+def test_groups_of_stages(tokens, form, usual, others):
+    """Four H200s and H100s, docs/results/moe.md; the tuner tries as many as leave an expert 256 rows in each."""
+    problem = experts("ep_moe", tokens, form=form)
+    assert groups_of_stages(problem.ranks, problem.rows_of_expert, form) == usual
+    found = [options for options in candidates_of(problem) if "stage_groups" in options]
+    assert [options["stage_groups"] for options in found] == others
+    assert all(options["algorithm"] == "gathered" for options in found)
+
+
+def test_a_layer_has_the_groups_of_a_table(monkeypatch):
+    """Unless the caller names others."""
+    planned, given = [], []
+
+    def plan_of(*args, **options):
+        planned.append(options["stage_groups"])
+        return kernels.moe_plan(*args, **options)
+
+    def tuned_to(what, group, named, schedule, *sizes):
+        given.append(schedule)
+        return ("gathered", schedule or {"block_m": 16, "stage_groups": 2})
+
+    module = importlib.import_module("ditron.kernels.ep_moe")
+    monkeypatch.setattr(module, "moe_plan", plan_of)
+    monkeypatch.setattr(module, "tuned", tuned_to)
+    x, w13, w2 = torch.ones(4, 32).bfloat16(), torch.ones(1, 32, 32).bfloat16(), torch.ones(1, 32, 16).bfloat16()
+
+    def rank():
+        ditron.init()
+        ids = torch.zeros(4, 1, dtype=torch.int32)
+        for options in ({}, {"stage_groups": 1}):
+            kernels.ep_moe(x, ids, None, w13, w2, num_experts=2, **options)
+
+    ditron.sim.run(rank, ranks=2)
+    assert sorted(planned) == [1, 1, 2, 2] and given.count({"stage_groups": 1}) == 2
 
 
 @pytest.mark.parametrize(

@@ -1,4 +1,4 @@
-"""Thousands of calls of the MoE operators: random token counts, routing, capacities and lagging ranks; every result checked.
+"""Thousands of calls of the MoE operators, every result checked: random token counts, routing, capacities, lagging ranks.
 
     torchrun --nproc-per-node 2 test/gpu/soak_moe.py --calls 10000
     test/gpu/mps.sh 2 test/gpu/soak_moe.py       # all ranks on one GPU
@@ -61,6 +61,8 @@ class Layer:
             dropped = torch.zeros(1, dtype=torch.int64, device=self.device)
         mine = slice(0, given[self.rank])
         options = {"num_experts": self.experts, "max_tokens": most, "capacity": capacity, "on_overflow": "drop"}
+        options["algorithm"] = self.draw.choice(["gathered", "dispatched"])
+        options["stage_groups"] = self.draw.choice([None, 1, 2, self.ranks])
         y = kernels.ep_moe(
             x[self.rank, mine].contiguous(),
             ids[self.rank, mine].contiguous(),

@@ -275,6 +275,8 @@ def plan_shape(
         raise DitronError(f"moe_plan: topk_ids has {given} tokens, and max_tokens is {max_tokens}")
     if top_k > num_experts:
         raise DitronError(f"moe_plan: {top_k} experts for a token, and there are {num_experts}")
+    if stage_groups is not None and stage_groups < 1:
+        raise DitronError(f"moe_plan: stage_groups must be from 1 to the {ranks} ranks, got {stage_groups}")
     average = ranks * tokens * top_k // num_experts
     if block_m is None:
         block_m = 16 if group.small_shapes else block_rows(average)

@@ -407,6 +407,10 @@ def test_ag_moe_in_any_order(algorithm):
             "a segment has at most 128 tokens, got places=512 for top_k 2",
         ),
         (lambda: kernels.moe_plan(torch.zeros(4, 2, dtype=torch.int32), num_experts=1), "1 experts cannot be divided"),
+        (
+            lambda: kernels.moe_plan(torch.zeros(4, 2, dtype=torch.int32), num_experts=4, stage_groups=0),
+            "stage_groups must be from 1 to the 2 ranks, got 0",
+        ),
         (lambda: kernels.moe_plan(torch.zeros(4, 5, dtype=torch.int32), num_experts=4), "5 experts for a token"),
         (
             lambda: kernels.moe_plan(torch.zeros(4, 2, dtype=torch.int32), num_experts=4, parallel="dp"),

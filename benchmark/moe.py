@@ -208,12 +208,12 @@ def compare(plan: Plan, ids: torch.Tensor, weights: torch.Tensor, model: Model) 
     """Fail if a plan is not what plain loops make."""
     experts = model.experts // len(ids)
     rank = dist.get_rank()
-    groups = groups_of_stages(len(ids), ids.numel() // model.experts)
+    groups = groups_of_stages(len(ids), ids.numel() // model.experts, "ep")
     host = tables_on_host(ids.cpu(), rank, rank * experts, experts, plan.block_m, groups, weights.cpu())
     count = int(host.num_tiles)
     plan.check()
     assert int(plan.num_tiles) == count, (int(plan.num_tiles), count)
-    for field in ("row_slot", "row_route", "tiles", "route_row", "route_weight"):
+    for field in ("row_slot", "row_route", "tiles", "expert_tiles", "route_row", "route_weight"):
         expected = getattr(host, field)
         assert torch.equal(getattr(plan, field)[: len(expected)].cpu(), expected), field
 

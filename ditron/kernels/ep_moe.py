@@ -27,7 +27,7 @@ from ditron_compiler.errors import DitronError
 
 __all__ = ["ep_moe"]
 
-#: Rows of an expert, on average, in a group of stages of a candidate.
+#: Rows that an expert has at least, on average, in a group of stages that the tuner tries.
 LEAST_OF_GROUP = 256
 
 
@@ -37,7 +37,7 @@ def _by_size(ranks: int, parallel: str, average: int) -> tuple[str, int]:
     two ranks, of which each has half of the tokens, both take as long (docs/results/moe.md).
     """
     block_m = block_rows(average)
-    if ranks <= 2 or parallel != "ep" or groups_of_stages(ranks, average) > 1:
+    if ranks <= 2 or parallel != "ep" or groups_of_stages(ranks, average, parallel) > 1:
         return "gathered", block_m
     return "dispatched", min(block_m, 64) if average <= 128 else block_m  # a second one of 128 is mostly padding
 
@@ -116,7 +116,8 @@ def ep_moe(
         activation: ``"swiglu"``, SiLU of the gate times the other.
         parallel: ``"ep"``: this rank has some of the experts; ``"tp"``: a part of each, I being this rank's.
         max_tokens, expert_map, capacity, rank_capacity, on_overflow, renormalize, dropped, block_m, stage_groups: as of
-            :func:`moe_plan`; one group by default where tokens are dispatched, whose products begin when all are there.
+            :func:`moe_plan`; ``stage_groups`` other than 1 are of gathered tokens: products of dispatched ones begin
+            when all are there.
         group: the ranks; default the current group.
         algorithm: ``"gathered"``: :func:`ag_moe` with SwiGLU and :func:`moe_rs`; ``"dispatched"``: :func:`ep_dispatch`,
             :func:`grouped_mm` with SwiGLU, :func:`grouped_mm` and :func:`ep_combine`, the only one over several nodes.
@@ -156,6 +157,8 @@ def ep_moe(
         raise DitronError(f"ep_moe: unknown algorithm {algorithm!r}: expected 'gathered' or 'dispatched'")
     if algorithm == "gathered" and is_over_nodes:
         raise DitronError("ep_moe: algorithm='gathered' is of one node, and this group is on several: 'dispatched'")
+    if algorithm is None and not is_over_nodes and stage_groups is not None and stage_groups != 1:
+        algorithm = "gathered"
     is_named = algorithm is not None
     if not torch.compiler.is_compiling():
         tokens = x.shape[0] if max_tokens is None else max_tokens
@@ -168,8 +171,10 @@ def ep_moe(
             elif not is_quantized and not is_over_nodes:
                 named = {"block_m": block_m, "stage_groups": stage_groups}
                 given = {name: value for name, value in named.items() if value is not None}
-                algorithm, given = tuned("ep_moe", found, algorithm, given, x.dtype, *sizes)
-                block_m, stage_groups = given.get("block_m"), given.get("stage_groups")
+                algorithm, chosen = tuned("ep_moe", found, algorithm, given, x.dtype, *sizes)
+                block_m = chosen.get("block_m")
+                if stage_groups is None and "stage_groups" in chosen:  # measured with the most tokens of a bucket
+                    stage_groups = min(chosen["stage_groups"], max(1, average // LEAST_OF_GROUP))
                 if algorithm is None and not found.small_shapes:
                     algorithm, rows = _by_size(found.num_ranks, parallel, average)
                     block_m = block_m or rows

@@ -32,7 +32,7 @@ FEW_ROWS = 32
 ROWS_OF_GROUP = {"ep": 512, "tp": 256}
 
 
-def groups_of_stages(ranks: int, average: int, parallel: str = "ep") -> int:
+def groups_of_stages(ranks: int, average: int, parallel: str) -> int:
     """Into how many groups a plan divides tiles by stage, by how many rows an expert has on average."""
     return min(ranks, max(1, average // ROWS_OF_GROUP[parallel]))
 

@@ -66,8 +66,9 @@ def moe_plan(
         max_tokens: of a rank, the same on every one: the plan is for so many, and what a rank has less goes nowhere.
         expert_map: ``[...]`` int32, the number among ``num_experts`` of each expert that ``topk_ids`` says, or -1.
         block_m: rows in a tile, a power of two from 16 on; default by how many rows an expert has on average.
-        stage_groups: into how many groups tiles are divided by when their tokens arrive, 1 to num_ranks, of which each
-            reads the experts' matrices again; default by how many rows an expert has on average.
+        stage_groups: into how many groups tiles are divided by when their tokens arrive, at most one for each rank. A
+            product that begins before all are there reads the experts' matrices again for each; default by how many
+            rows an expert has on average.
         capacity: how many routes of all ranks' tokens an expert takes, the first in the order of ranks and tokens;
             default all there can be. rank_capacity: how many a rank takes of these. Memory of rows is for no more.
         on_overflow: what becomes of others. ``"error"``: DitronError, raised on the simulator at once, elsewhere by the
@@ -275,8 +276,8 @@ def plan_shape(
         raise DitronError(f"moe_plan: topk_ids has {given} tokens, and max_tokens is {max_tokens}")
     if top_k > num_experts:
         raise DitronError(f"moe_plan: {top_k} experts for a token, and there are {num_experts}")
-    if stage_groups is not None and stage_groups < 1:
-        raise DitronError(f"moe_plan: stage_groups must be from 1 to the {ranks} ranks, got {stage_groups}")
+    if stage_groups is not None and (not isinstance(stage_groups, int) or stage_groups < 1):
+        raise DitronError(f"moe_plan: stage_groups must be a number from 1 on, got {stage_groups!r}")
     average = ranks * tokens * top_k // num_experts
     if block_m is None:
         block_m = 16 if group.small_shapes else block_rows(average)

@@ -19,7 +19,6 @@ from ditron.kernels.ep_exchange_kernels import launch_combine
 from ditron.kernels.expert_schedules import (
     block_of_experts,
     check_tile,
-    groups_of_stages,
     programs_at_once,
     tiles_for,
     tuned_for_plan,
@@ -38,9 +37,9 @@ from ditron_compiler.errors import DitronError
 
 __all__ = ["moe_rs", "moe_rs_program", "moe_rs_rows", "product_and_sums", "sum_operands"]
 
-#: Groups of stages, and columns of w, from which on sums are sent beside the product: with fewer most come when it is
-#: done, or it is done too soon (docs/results/moe.md).
-LEAST_GROUPS, LEAST_DEPTH = 4, 512
+#: Ranks, rows that an expert has on average, and columns of w, from which on sums are sent beside the product: with
+#: fewer most come when it is done, or it is done too soon (docs/results/moe.md).
+LEAST_RANKS, LEAST_ROWS, LEAST_DEPTH = 4, 2048, 512
 
 
 def sample(ranks: int, generator: torch.Generator, rank: int) -> dict[str, Any]:
@@ -158,9 +157,9 @@ def moe_rs_program(
 
 def _hides_sums(ranks: int, block_m: int, average: int, K: int) -> bool:
     """Whether other ranks' tokens are added next to the product of the own ones, by how many rows an expert has on
-    average: where a plan divides its tiles into so many groups by stage that most tokens are done early.
+    average: where most tokens are done early.
     """
-    return block_m >= 128 and K >= LEAST_DEPTH and groups_of_stages(ranks, average) >= LEAST_GROUPS
+    return block_m >= 128 and K >= LEAST_DEPTH and ranks >= LEAST_RANKS and average >= LEAST_ROWS
 
 
 def _schedule(group: Group, plan: Plan, w: torch.Tensor, algorithm: str | None, given: Options) -> Options:
@@ -333,5 +332,6 @@ def moe_rs_rows(
         algorithm, schedule = tuned_for_plan("moe_rs", group, plan, num_experts, algorithm, schedule, w)
         if algorithm is None and not schedule and num_experts and scale_rows is None and not group.small_shapes:
             average = plan.route_row.numel() // num_experts
-            algorithm = "by_stage" if _hides_sums(group.num_ranks, plan.block_m, average, w.shape[2]) else None
+            hides = len(plan.expert_tiles) and _hides_sums(group.num_ranks, plan.block_m, average, w.shape[2])
+            algorithm = "by_stage" if hides else None
         return product_and_sums("moe_rs", group, rows, w, plan, scales, out, algorithm, schedule, to_all=False)

@@ -79,8 +79,8 @@ class Plan:
         route_row: ``[tokens of all ranks, top_k]``, the row of each route; -1 if its expert is another rank's.
         route_weight: ``[tokens of all ranks, top_k]`` float32, what each route's row counts for in its token's sum.
         tiles: ``[max_rows / block_m, TILE_FIELDS]``, by group of stages, then by expert.
-        expert_tiles: ``[max_rows / block_m, TILE_FIELDS]``, by expert alone; ``[0, TILE_FIELDS]`` if ``tiles`` are, as
-            there is one group.
+        expert_tiles: ``[max_rows / block_m, TILE_FIELDS]``, by expert alone; of no rows with one group, where
+            ``tiles`` are that.
         num_tiles: ``[1]``, how many rows of tiles there are. What lies behind them in the others is not written.
         block_m: rows in a tile.
         experts: of this rank, or of the rank that has most.
@@ -213,7 +213,7 @@ def tables_on_host(
         rank: of stage 0; the ranks after it follow. It has ``experts`` experts from ``first_expert`` on.
         block_m: rows in a tile.
         groups: into how many groups of stages the tiles are divided: those of the first are computed first, while the
-            other stages' rows are on their way; each reads the experts' matrices again.
+            other stages' rows are on their way; a product that goes by them reads the experts' matrices again for each.
         weights: ``[ranks, tokens, top_k]`` float32, of the routes; default ones.
         num_experts: that the ranks divide among them; default: each has them all, or a part of each.
     """
@@ -275,6 +275,7 @@ def sample_plan(
     if torch.rand(1, generator=generator) < 0.5:
         ids[0] = -1
     first = 2 * rank if divided else 0
+    groups = min(groups, ranks)
     plan = tables_on_host(ids, rank, first, 2, 16, groups, num_experts=experts if divided else None)
     rows = max_rows(ranks * tokens, 2, 2, 16)
     padded = {name: torch.zeros(rows, dtype=torch.int32) - 1 for name in ("row_slot", "row_route")}

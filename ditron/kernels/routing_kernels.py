@@ -336,10 +336,14 @@ def make_tiles(
         tl.store(row_slot_ptr + at, none, mask=at < (last_tile << tile_bits)[:, None])
         tl.store(row_route_ptr + at, none, mask=at < (last_tile << tile_bits)[:, None])
 
-    # Behind several groups comes one of all stages, expert_tiles. Each has its own makers, if there are so many.
+    # Behind several groups comes one of all stages, expert_tiles. Each has its own makers, if there are so many, and
+    # the last one, which has most tiles, those that are left.
     all_groups = tl.where(groups > 1, groups + 1, 1)
     of_group = tl.maximum(MAKERS // all_groups, 1)
-    for group in range(maker // of_group, all_groups, MAKERS // of_group):
+    first_group = tl.minimum(maker // of_group, all_groups - 1)
+    place = maker - first_group * of_group
+    for group in range(first_group, all_groups, MAKERS // of_group):
+        makers = tl.where(group == all_groups - 1, tl.maximum(MAKERS - group * of_group, 1), of_group)
         is_whole = group == groups
         stages = tl.where(is_whole, 0, group * RANKS // groups)
         skipped = tiles_until(arrived, totals, tiles_of, stages, tile_bits, RANKS)
@@ -353,7 +357,7 @@ def make_tiles(
         for ended in tl.static_range(1, RANKS):
             first_stage += (arrived[ended] <= first_row).to(tl.int32)
             last_stage += (arrived[ended] <= last_row).to(tl.int32)
-        for first in range(maker % of_group * TILES, tl.max(run, 0), of_group * TILES):
+        for first in range(place * TILES, tl.max(run, 0), makers * TILES):
             tile = first + within
             to = tl.where(is_whole, expert_tiles_ptr, tiles_ptr) + (position[:, None] + tile) * FIELDS
             is_tile = tile < run[:, None]

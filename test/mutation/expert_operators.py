@@ -43,12 +43,13 @@ def tables(at_once: bool, call: int, rank: int, ranks: int) -> float:
     tokens = 6 if at_once else 24
     ids = drawn(call, ranks, tokens)
     weights = torch.rand(ranks, tokens, 2, generator=torch.Generator().manual_seed(call + 10))
-    got = kernels.moe_plan(ids[rank], weights[rank], num_experts=2 * ranks, block_m=16, at_once=at_once)
-    want = tables_on_host(ids, rank, 2 * rank, 2, 16, 1, weights, 2 * ranks)
+    got = kernels.moe_plan(ids[rank], weights[rank], num_experts=2 * ranks, block_m=16, stage_groups=2, at_once=at_once)
+    want = tables_on_host(ids, rank, 2 * rank, 2, 16, 2, weights, 2 * ranks)
     count = int(want.num_tiles)
     is_right = (
         int(got.num_tiles) == count
         and torch.equal(got.tiles[:count], want.tiles)
+        and torch.equal(got.tiles_by_expert[:count], want.tiles_by_expert)
         and torch.equal(got.row_route[: 16 * count], want.row_route)
         and torch.equal(got.row_slot[: 16 * count], want.row_slot)
         and torch.equal(got.route_row, want.route_row)

@@ -77,6 +77,24 @@ def test_tables(ranks, tokens, top_k, experts, parallel, groups, at_once):
     run(main, ranks=ranks)
 
 
+@pytest.mark.parametrize("at_once", [True, False])
+@pytest.mark.parametrize("makers", [1, 2, 7])
+def test_makers_of_tiles(makers, at_once):
+    """With fewer than groups, of which some make several, and with more, of which the last group has those left."""
+    ids = drawn(4, 70, 2, 4)
+
+    def main():
+        for groups in (1, 2, 4):
+            options = {"num_experts": 4, "parallel": "tp", "block_m": 16, "stage_groups": groups}
+            got = kernels.moe_plan(ids[ditron.rank()], at_once=at_once, makers=makers, **options)
+            want = tables_on_host(ids, ditron.rank(), 0, 4, 16, groups)
+            count = int(want.num_tiles)
+            assert torch.equal(got.tiles[:count], want.tiles), groups
+            assert torch.equal(got.tiles_by_expert[:count], want.tiles_by_expert), groups
+
+    run(main, ranks=4)
+
+
 def test_calls_of_other_sizes():
     """What a call counts is gone when the next but one counts, of more or fewer segments, in the same memory."""
 
@@ -409,7 +427,11 @@ def test_ag_moe_in_any_order(algorithm):
         (lambda: kernels.moe_plan(torch.zeros(4, 2, dtype=torch.int32), num_experts=1), "1 experts cannot be divided"),
         (
             lambda: kernels.moe_plan(torch.zeros(4, 2, dtype=torch.int32), num_experts=4, stage_groups=0),
-            "stage_groups must be from 1 to the 2 ranks, got 0",
+            "stage_groups must be a number from 1 on, got 0",
+        ),
+        (
+            lambda: kernels.moe_plan(torch.zeros(4, 2, dtype=torch.int32), num_experts=4, stage_groups=1.5),
+            "stage_groups must be a number from 1 on, got 1.5",
         ),
         (lambda: kernels.moe_plan(torch.zeros(4, 5, dtype=torch.int32), num_experts=4), "5 experts for a token"),
         (

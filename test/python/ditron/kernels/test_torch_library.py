@@ -103,7 +103,7 @@ CALLS = {
 
 OPTIONS = {
     "all_to_all_v": {"max_rows": 4},
-    "moe_plan_tables": {"num_experts": 1, "parallel": "tp"},
+    "moe_plan_tables": {"num_experts": 1, "parallel": "tp", "stage_groups": 2},
     "limit_routes": {"num_experts": 1, "parallel": "tp", "capacity": 5, "raises": False},
 }
 

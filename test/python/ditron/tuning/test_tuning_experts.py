@@ -148,8 +148,9 @@ def test_groups_of_stages(tokens, form, usual, others):
     assert all(options["algorithm"] == "gathered" for options in found)
 
 
-def test_a_layer_has_the_groups_of_a_table(monkeypatch):
-    """Unless the caller names others."""
+@pytest.mark.parametrize("least, groups", [(2, 2), (4, 1)])
+def test_a_layer_has_the_groups_of_a_table(least, groups, monkeypatch):
+    """Unless the caller names others, or fewer tokens than were measured leave an expert, here of 4 rows, too few."""
     planned, given = [], []
 
     def plan_of(*args, **options):
@@ -157,22 +158,24 @@ def test_a_layer_has_the_groups_of_a_table(monkeypatch):
         return kernels.moe_plan(*args, **options)
 
     def tuned_to(what, group, named, schedule, *sizes):
-        given.append(schedule)
+        given.append((named, schedule))
         return ("gathered", schedule or {"block_m": 16, "stage_groups": 2})
 
     module = importlib.import_module("ditron.kernels.ep_moe")
     monkeypatch.setattr(module, "moe_plan", plan_of)
     monkeypatch.setattr(module, "tuned", tuned_to)
+    monkeypatch.setattr(module, "LEAST_OF_GROUP", least)
     x, w13, w2 = torch.ones(4, 32).bfloat16(), torch.ones(1, 32, 32).bfloat16(), torch.ones(1, 32, 16).bfloat16()
 
     def rank():
         ditron.init()
         ids = torch.zeros(4, 1, dtype=torch.int32)
-        for options in ({}, {"stage_groups": 1}):
+        for options in ({}, {"stage_groups": 1}, {"stage_groups": 2}):
             kernels.ep_moe(x, ids, None, w13, w2, num_experts=2, **options)
 
     ditron.sim.run(rank, ranks=2)
-    assert sorted(planned) == [1, 1, 2, 2] and given.count({"stage_groups": 1}) == 2
+    assert sorted(planned) == sorted([groups, 1, 2] * 2)
+    assert given.count((None, {"stage_groups": 1})) == given.count(("gathered", {"stage_groups": 2})) == 2
 
 
 @pytest.mark.parametrize(

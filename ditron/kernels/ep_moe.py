@@ -12,7 +12,7 @@ from ditron.kernels.ag_moe import ag_moe
 from ditron.kernels.dispatch import may_repeat
 from ditron.kernels.ep_exchange import ep_combine, ep_dispatch
 from ditron.kernels.expert_activation import quantize_1x128, swiglu_rows_1x128
-from ditron.kernels.expert_schedules import block_rows, groups_of_stages
+from ditron.kernels.expert_schedules import LEAST_ROWS_OF_GROUP, block_rows, groups_of_stages
 from ditron.kernels.grouped_mm import grouped_mm
 from ditron.kernels.moe_plan import moe_plan
 from ditron.kernels.moe_rs import moe_rs
@@ -26,9 +26,6 @@ from ditron.tuning.registry import Rule, tunable
 from ditron_compiler.errors import DitronError
 
 __all__ = ["ep_moe"]
-
-#: Rows that an expert has at least, on average, in a group of stages that the tuner tries.
-LEAST_OF_GROUP = 256
 
 
 def _by_size(ranks: int, parallel: str, average: int) -> tuple[str, int]:
@@ -70,7 +67,7 @@ def ep_moe_candidates(problem: Problem) -> Iterator[Options]:
                 yield {"algorithm": algorithm, "block_m": rows}
     usual = groups_of_stages(problem.ranks, average, problem.parallel)
     for groups in range(1, problem.ranks + 1):
-        if groups != usual and (groups == 1 or average // groups >= LEAST_OF_GROUP):
+        if groups != usual and (groups == 1 or average // groups >= LEAST_ROWS_OF_GROUP):
             yield {"algorithm": "gathered", "block_m": block_m, "stage_groups": groups}
 
 
@@ -174,7 +171,7 @@ def ep_moe(
                 algorithm, chosen = tuned("ep_moe", found, algorithm, given, x.dtype, *sizes)
                 block_m = chosen.get("block_m")
                 if stage_groups is None and "stage_groups" in chosen:  # measured with the most tokens of a bucket
-                    stage_groups = min(chosen["stage_groups"], max(1, average // LEAST_OF_GROUP))
+                    stage_groups = min(chosen["stage_groups"], max(1, average // LEAST_ROWS_OF_GROUP))
                 if algorithm is None and not found.small_shapes:
                     algorithm, rows = _by_size(found.num_ranks, parallel, average)
                     block_m = block_m or rows

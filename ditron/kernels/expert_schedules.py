@@ -15,6 +15,7 @@ from ditron.tuning.problem import Options, Problem
 from ditron_compiler.errors import DitronError
 
 __all__ = [
+    "LEAST_ROWS_OF_GROUP",
     "block_of_experts",
     "block_rows",
     "check_tile",
@@ -27,9 +28,12 @@ __all__ = [
 #: Rows in a tile up to which the weights are the left operand.
 FEW_ROWS = 32
 
-#: Rows that an expert has, on average, in a group of stages: with fewer, the product takes longer because its matrix is
-#: read once more for each group than it would wait for tokens (docs/results/moe.md).
+#: Rows that an expert has, on average, in a group of stages, by how ranks divide experts: with fewer, the product takes
+#: longer because its matrix is read once more for each group than it would wait for tokens (docs/results/moe.md).
 ROWS_OF_GROUP = {"ep": 512, "tp": 256}
+
+#: The least that the tuner tries, and that a call has which takes what it measured.
+LEAST_ROWS_OF_GROUP = 256
 
 
 def groups_of_stages(ranks: int, average: int, parallel: str) -> int:

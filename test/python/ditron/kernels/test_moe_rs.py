@@ -99,6 +99,29 @@ def test_schedules(schedule, options):
     run(main, ranks=2, **options)
 
 
+def test_sums_by_stage_need_groups_of_stages(monkeypatch):
+    """However many rows an expert has: without groups, all ranks' tokens are done at the end."""
+    problem, chosen = Problem(2, 40, 2, 4, "ep"), []
+    module = importlib.import_module("ditron.kernels.moe_rs")
+
+    def record(what, group, rows, w, plan, scales, out, algorithm, schedule, to_all):
+        chosen.append((len(plan.expert_tiles) > 0, algorithm))
+        return out
+
+    def main():
+        for groups in (1, 2):
+            problem.groups = groups
+            plan = problem.plan(drawn(2, 40, 2, 4))
+            with pytest.MonkeyPatch.context() as patch:
+                patch.setattr(ditron.world(), "small_shapes", False)
+                kernels.moe_rs(problem.rows(plan), problem.w[ditron.rank()], plan)
+
+    monkeypatch.setattr(module, "_hides_sums", lambda *sizes: True)
+    monkeypatch.setattr(module, "product_and_sums", record)
+    run(main, ranks=2)
+    assert sorted(chosen, key=str) == [(False, None)] * 2 + [(True, "by_stage")] * 2
+
+
 @pytest.mark.parametrize("algorithm, unread", [("after", "tiles"), ("by_stage", "expert_tiles")])
 def test_orders_of_tiles(algorithm, unread):
     """A product whose rows are all there does not read matrices again for each group of stages."""

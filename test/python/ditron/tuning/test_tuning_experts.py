@@ -164,7 +164,7 @@ def test_a_layer_has_the_groups_of_a_table(least, groups, monkeypatch):
     module = importlib.import_module("ditron.kernels.ep_moe")
     monkeypatch.setattr(module, "moe_plan", plan_of)
     monkeypatch.setattr(module, "tuned", tuned_to)
-    monkeypatch.setattr(module, "LEAST_OF_GROUP", least)
+    monkeypatch.setattr(module, "LEAST_ROWS_OF_GROUP", least)
     x, w13, w2 = torch.ones(4, 32).bfloat16(), torch.ones(1, 32, 32).bfloat16(), torch.ones(1, 32, 16).bfloat16()
 
     def rank():

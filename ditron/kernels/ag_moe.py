@@ -14,7 +14,14 @@ import ditron.language as dl
 from ditron.distributed.torch_groups import AnyGroup
 from ditron.kernels.dispatch import is_plain_call, torch_operator
 from ditron.kernels.expert_activation import check_activation, swiglu_rows
-from ditron.kernels.expert_schedules import block_of_experts, check_tile, programs_at_once, tiles_for, tuned_for_plan
+from ditron.kernels.expert_schedules import (
+    block_of_experts,
+    check_tile,
+    other_blocks,
+    programs_at_once,
+    tiles_for,
+    tuned_for_plan,
+)
 from ditron.kernels.grouped import (
     expert_tile,
     gathered_rows,
@@ -360,7 +367,6 @@ def _rule(problem: Problem) -> Rule:
 def ag_moe_candidates(problem: Problem) -> Iterator[Options]:
     """Schedules of :func:`ag_moe`: tokens by stores or by copies, tiles that share more or fewer rows."""
     tiles, nbytes = block_of_experts(problem), problem.rows * problem.K * problem.itemsize
-    rows, columns, depth = tiles["block"]
     if nbytes <= 8 * STORED_BYTES:
         yield {"algorithm": "stored"} | tiles
         yield from ({"algorithm": "stored"} | tiles | {"push": push} for push in (1024, 4096))
@@ -368,8 +374,7 @@ def ag_moe_candidates(problem: Problem) -> Iterator[Options]:
         yield {"algorithm": "copied"} | tiles
     best = {"algorithm": _algorithm(nbytes)} | tiles
     yield from (best | {"group_m": group_m} for group_m in (4, 8, 16) if group_m != tiles["group_m"])
-    yield best | {"block": (rows, columns // 2, depth)}
-    yield best | {"block": (rows, 128, 64)}
+    yield from (best | {"block": block} for block in other_blocks(tiles))
 
 
 def ag_moe(

@@ -20,6 +20,7 @@ __all__ = [
     "block_rows",
     "check_tile",
     "groups_of_stages",
+    "other_blocks",
     "programs_at_once",
     "tiles_for",
     "tuned_for_plan",
@@ -58,8 +59,10 @@ def tiles_for(block_m: int, small: bool, scaled: bool = False) -> dict[str, Any]
             tiles |= {"num_warps": 8, "stages": 3, "group_m": 8, "maxnreg": MAX_REGISTERS}
     elif block_m <= FEW_ROWS:
         tiles = {"block": (block_m, 128, 128), "num_warps": 4, "stages": 5, "group_m": 16}
+    elif block_m == 64:
+        tiles = {"block": (64, 128, 128), "num_warps": 4, "stages": 4, "group_m": 16}
     else:
-        tiles = {"block": (block_m, 256, 64), "num_warps": 4 if block_m == 64 else 8, "stages": 4, "group_m": 8}
+        tiles = {"block": (block_m, 256, 64), "num_warps": 8, "stages": 4, "group_m": 8}
     return tiles | {"programs": 132, "swap_ab": block_m <= FEW_ROWS}
 
 
@@ -74,6 +77,13 @@ def block_of_experts(problem: Problem) -> Options:
     """What :func:`tiles_for` says of a tile, as a rule names it."""
     tiles = tiles_for(block_rows(problem.rows_of_expert), small=False)
     return {"block": tiles["block"], "group_m": tiles["group_m"]}
+
+
+def other_blocks(tiles: Options) -> list[tuple[int, int, int]]:
+    """The tiles of as many rows as :func:`block_of_experts` says that the tuner tries beside that one."""
+    rows = tiles["block"][0]
+    blocks = [(rows, 64, 128), (rows, 128, 64)] if rows <= FEW_ROWS else [(rows, 128, 64), (rows, 256, 64)]
+    return [block for block in blocks if block != tiles["block"]]
 
 
 def tuned_for_plan(

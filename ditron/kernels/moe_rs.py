@@ -19,6 +19,7 @@ from ditron.kernels.ep_exchange_kernels import launch_combine
 from ditron.kernels.expert_schedules import (
     block_of_experts,
     check_tile,
+    other_blocks,
     programs_at_once,
     tiles_for,
     tuned_for_plan,
@@ -203,7 +204,7 @@ def moe_rs_candidates(problem: Problem) -> Iterator[Options]:
     if problem.ranks > 1 and rows >= 128 and problem.itemsize > 1:
         yield {"algorithm": "by_stage"} | tiles
     yield from (after | {"group_m": group_m} for group_m in (4, 8, 16) if group_m != tiles["group_m"])
-    yield after | {"block": (rows, 128, 64)}
+    yield from (after | {"block": block} for block in other_blocks(tiles))
 
 
 def sum_operands(

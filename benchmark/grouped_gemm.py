@@ -1,13 +1,15 @@
 """Grouped matrix products of MoE layers on one GPU: ways to read the rows, tiles, against torch.
 
     torchrun --nproc-per-node 1 benchmark/grouped_gemm.py --table out.md
-    torchrun --nproc-per-node 1 benchmark/grouped_gemm.py --tokens 128 --models DSV3
+    torchrun --nproc-per-node 1 benchmark/grouped_gemm.py --tokens 128 --calls 6
 
 One rank of an expert-parallel group of four: ``--tokens`` tokens a rank, each with the experts that a uniform router
 draws. *gather*: rows of the first product are read where the dispatch leaves them, through a table; *rows*: from a
 matrix sorted by expert, which has to be made first (the time of that is a column). Peer: ``torch._grouped_mm``.
-Floor: the larger of the products at ``--tflops`` and the bytes at ``--gbytes`` of memory. CUDA graphs, taken in turns,
-the L2 cache full of other data before each; every result is compared with fp32 torch.
+Floors: the larger of the products at ``--tflops`` and the bytes at ``--gbytes`` of memory; with few tokens a kernel
+that does nothing but read the weights. CUDA graphs, taken in turns, the L2 cache full of other data before each; with
+``--calls`` a graph has several products, one behind the other, each of weights of its own, and a time is of one. Every
+result is compared with fp32 torch.
 """
 
 from __future__ import annotations
@@ -15,6 +17,7 @@ from __future__ import annotations
 import argparse
 import datetime
 import faulthandler
+import itertools
 import json
 import os
 import statistics
@@ -56,7 +59,7 @@ MANY_ROWS = [
     (128, 256, 64, 3, 8, 8, 1),
     (64, 256, 64, 4, 4, 16, 1),
 ]
-FEW_ROWS = [
+FEW_ROWS = [  # the weights are the left operand
     (16, 128, 128, 5, 4, 16, 1),
     (32, 128, 128, 5, 4, 16, 1),
     (32, 128, 64, 5, 4, 16, 2),
@@ -69,6 +72,11 @@ FEW_ROWS = [
     (128, 128, 64, 6, 8, 16, 1),
     (128, 128, 128, 3, 8, 16, 1),
 ]
+ROWS_OF_FEW = [  # as of many, the rows are
+    (64, 128, 128, 4, 4, 16, 1),
+    (64, 256, 64, 4, 4, 8, 1),
+]
+READ_BLOCK = 16384
 
 
 class Problem:
@@ -106,8 +114,9 @@ class Problem:
             begin = end
         return out
 
-    def torch(self) -> Callable[[], torch.Tensor]:
-        return lambda: torch._grouped_mm(self.rows, self.w.transpose(1, 2), offs=self.offsets)
+    def torch(self, w: torch.Tensor | None = None) -> Callable[[], torch.Tensor]:
+        w = self.w if w is None else w
+        return lambda: torch._grouped_mm(self.rows, w.transpose(1, 2), offs=self.offsets)
 
     def tables(self, BM: int) -> tuple[torch.Tensor, torch.Tensor, torch.Tensor, torch.Tensor]:
         """Where routes are among rows that are padded to whole tiles of an expert; slots, tiles and their number."""
@@ -124,8 +133,19 @@ class Problem:
         count = torch.tensor([total // BM], dtype=torch.int32, device="cuda")
         return places, slots, table.repeat_interleave(many, 0), count
 
-    def ours(self, form: tuple[int, ...], few: bool, gather: bool) -> tuple[Callable[[], object], torch.Tensor]:
-        """A call, and the rows of its result, which has padding between experts, in the order of the routes."""
+    def reads(self, w: torch.Tensor) -> Callable[[], object]:
+        """Nothing but reading weights."""
+        sums = torch.empty(triton.cdiv(w.numel(), READ_BLOCK), device="cuda")
+        return lambda: grouped_kernels.read_elements[(len(sums),)](w, sums, w.numel(), BLOCK=READ_BLOCK, num_warps=8)
+
+    def ours(
+        self, form: tuple[int, ...], few: bool, gather: bool, w: torch.Tensor | None = None
+    ) -> tuple[Callable[[], object], torch.Tensor]:
+        """A call, and the rows of its result, which has padding between experts, in the order of the routes.
+
+        ``few``: the weights are the left operand. ``w``: other weights.
+        """
+        w = self.w if w is None else w
         BM, BN, BK, stages, warps, group, resident = form
         places, slots, tiles, count = self.tables(BM)
         rows = placed(self.rows, places, len(slots))
@@ -133,7 +153,7 @@ class Problem:
         x = self.x
         descriptors = (
             TensorDescriptor.from_tensor(rows, [BM, BK]),
-            TensorDescriptor.from_tensor(self.w.view(-1, self.K), [BN, BK]),
+            TensorDescriptor.from_tensor(w.view(-1, self.K), [BN, BK]),
         )
         constants = {"BM": BM, "BN": BN, "BK": BK, "GATHER": gather, "FLATTEN": True}
         constants |= {"PROGRAMS": resident * self.programs, "GROUP": group, "num_stages": stages, "num_warps": warps}
@@ -172,7 +192,10 @@ def graph_of(run: Callable[[], object]) -> torch.cuda.CUDAGraph:
     return graph
 
 
-def medians(graphs: dict[str, torch.cuda.CUDAGraph], rounds: int, cache: torch.Tensor) -> dict[str, float]:
+def medians(
+    graphs: dict[str, torch.cuda.CUDAGraph], rounds: int, cache: torch.Tensor, calls: int = 1
+) -> dict[str, float]:
+    """Milliseconds of one of a graph's ``calls``."""
     names, times = list(graphs), {name: [] for name in graphs}
     for turn in range(rounds + 2):
         shift = turn % len(names)
@@ -184,7 +207,7 @@ def medians(graphs: dict[str, torch.cuda.CUDAGraph], rounds: int, cache: torch.T
             end.record()
             times[name].append((begin, end))
         torch.cuda.synchronize()
-    return {name: statistics.median(b.elapsed_time(e) for b, e in pairs[2:]) for name, pairs in times.items()}
+    return {name: statistics.median(b.elapsed_time(e) for b, e in pairs[2:]) / calls for name, pairs in times.items()}
 
 
 def label(tiles: tuple[int, ...], few: bool, gather: bool) -> str:
@@ -194,14 +217,18 @@ def label(tiles: tuple[int, ...], few: bool, gather: bool) -> str:
 
 
 def measured(problem: Problem, tokens: int, args: argparse.Namespace, cache: torch.Tensor) -> dict:
-    runs = {"torch": problem.torch()}
-    theirs = problem.error(runs["torch"]())
+    is_few, weights = tokens <= 512, [problem.w] + [problem.w.clone() for _ in range(args.calls - 1)]
+    runs: dict[str, list[Callable[[], object]]] = {"torch": [problem.torch(w) for w in weights]}
+    if is_few:
+        runs["reads alone"] = [problem.reads(w) for w in weights]
+    theirs = problem.error(runs["torch"][0]())
     errors, failures = {"torch": theirs}, {}
-    forms = [(tiles, few, gather) for few, all_tiles in ((False, MANY_ROWS), (True, FEW_ROWS)) for tiles in all_tiles
-             for gather in ((False, True) if problem.first else (False,)) if few == (tokens <= 512)]  # fmt: skip
-    for tiles, few, gather in forms:
+    of_rows = ROWS_OF_FEW if is_few else MANY_ROWS
+    forms = [(tiles, False) for tiles in of_rows] + [(tiles, True) for tiles in FEW_ROWS if is_few]
+    for (tiles, few), gather in itertools.product(forms, (False, True) if problem.first else (False,)):
         name = label(tiles, few, gather)
-        run, (out, places) = problem.ours(tiles, few, gather)
+        calls = [problem.ours(tiles, few, gather, w) for w in weights]
+        run, (out, places) = calls[0]
         try:
             run()
             torch.cuda.synchronize()
@@ -210,15 +237,15 @@ def measured(problem: Problem, tokens: int, args: argparse.Namespace, cache: tor
             continue
         errors[name] = problem.error(out[places])
         assert errors[name] <= 1.1 * theirs, f"{name}: relative error {errors[name]}, torch's {theirs}"
-        runs[name] = run
+        runs[name] = [run for run, _ in calls]
     if problem.first:
         slot, rows = problem.slot.long(), torch.empty_like(problem.rows)
-        runs["rows made"] = lambda: torch.index_select(problem.x, 0, slot, out=rows)
-    graphs = {name: graph_of(run) for name, run in runs.items()}
-    times = medians(graphs, args.rounds, cache)
+        runs["rows made"] = [lambda: torch.index_select(problem.x, 0, slot, out=rows)] * args.calls
+    graphs = {name: graph_of(lambda calls=calls: [run() for run in calls]) for name, calls in runs.items()}
+    times = medians(graphs, args.rounds, cache, args.calls)
     # The fastest once more against torch alone: a GPU that has rested during a slow form runs the next one faster.
-    finalists = ["torch"] + [form for _, form in fastest(times) if form]
-    final = medians({name: graphs[name] for name in finalists}, 2 * args.rounds, cache)
+    finalists = ["torch", *(["reads alone"] if is_few else []), *(form for _, form in fastest(times) if form)]
+    final = medians({name: graphs[name] for name in finalists}, 2 * args.rounds, cache, args.calls)
     return {"times": times, "final": final, "errors": errors, "failures": failures}
 
 
@@ -233,6 +260,7 @@ def main() -> None:
     parser.add_argument("--models", nargs="*", default=list(MODELS), choices=list(MODELS))
     parser.add_argument("--tokens", nargs="*", type=int, default=[128, 4096], help="of each rank")
     parser.add_argument("--rounds", type=int, default=10)
+    parser.add_argument("--calls", type=int, default=1, help="products in a graph, of weights of their own")
     parser.add_argument("--tflops", type=float, default=700)
     parser.add_argument("--gbytes", type=float, default=4200, help="GB/s of memory")
     parser.add_argument("--limit", type=int, default=60, help="seconds a product may take")
@@ -243,8 +271,8 @@ def main() -> None:
     torch.backends.cuda.matmul.allow_tf32 = False
     cache = torch.zeros(48 << 20, dtype=torch.int32, device="cuda")
     table = [
-        "| product | rows | floor | torch | ditron, rows | ditron, gather | rows made | tiles of rows, gather |",
-        "|---|---|---|---|---|---|---|---|",
+        "| product | rows | floor | reads alone | torch | ditron, rows | ditron, gather | rows made | tiles of each |",
+        "|---|---|---|---|---|---|---|---|---|",
     ]
     results = {}
     for name in args.models:
@@ -259,7 +287,8 @@ def main() -> None:
                 times = result["final"]
                 best = fastest(times)
                 cells = [f"{t:.4f} ({t / floor:.2f})" if t else "" for t in (times["torch"], *(t for t, _ in best))]
-                row = [title, str(len(problem.slot)), f"{floor:.4f}", *cells]
+                reads = times.get("reads alone")
+                row = [title, str(len(problem.slot)), f"{floor:.4f}", f"{reads:.4f}" if reads else "", *cells]
                 made = result["times"].get("rows made")
                 row += [f"{made:.4f}" if made else "", "; ".join(form for _, form in best if form)]
                 table.append(f"| {' | '.join(row)} |")

@@ -5,12 +5,13 @@ Rows are sorted by expert, each expert's padded to a multiple of ``BM``: a tile 
 
 from __future__ import annotations
 
+import triton
 import triton.language as tl
 
 import ditron
 from ditron.kernels.grouped import expert_tile, grouped_product, scale_of_rows, scale_of_weights, store_grouped
 
-__all__ = ["grouped_gemm"]
+__all__ = ["grouped_gemm", "read_elements"]
 
 
 @ditron.jit
@@ -102,3 +103,11 @@ def grouped_gemm(
                 SCALED,
             )
         store_grouped(c_ptr, c_desc, m * BM, n * BN, acc, N, PARTS, SWAP_AB)
+
+
+@triton.jit
+def read_elements(x_ptr, sums_ptr, n, BLOCK: tl.constexpr):
+    """``sums`` [programs] of ``BLOCK`` of ``n`` elements each: what reading costs."""
+    at = tl.program_id(0).to(tl.int64) * BLOCK + tl.arange(0, BLOCK)
+    x = tl.load(x_ptr + at, mask=at < n, other=0.0)
+    tl.store(sums_ptr + tl.program_id(0), tl.sum(x.to(tl.float32), 0))

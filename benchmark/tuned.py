@@ -13,6 +13,7 @@ import argparse
 import json
 import math
 import sys
+from functools import partial
 from pathlib import Path
 
 import torch
@@ -22,7 +23,7 @@ sys.path.insert(0, str(Path(__file__).resolve().parent))
 from measuring import Samples, capture, extend, relative_error, start  # noqa: E402
 
 import ditron  # noqa: E402
-from ditron.tuning.bench import call_of, operands  # noqa: E402
+from ditron.tuning.bench import prepared  # noqa: E402
 from ditron.tuning.floors import calls_in_a_graph  # noqa: E402
 from ditron.tuning.lookup import GroupChoices  # noqa: E402
 from ditron.tuning.problem import options_text  # noqa: E402
@@ -32,16 +33,12 @@ from ditron.tuning.tables import Entry, Table  # noqa: E402
 
 def measure(entry: Entry, table: Table, group: ditron.Group, samples: Samples, rounds: int) -> dict:
     problem, graphs, results = entry.problem, {}, {}
-    given, shape = operands(problem, group.rank, group.device)
-    calls, call = calls_in_a_graph(problem), call_of(problem, given)
+    calls, run = calls_in_a_graph(problem), partial(prepared(problem, group.rank, group.device), {})
     for name, choices in (("rule", GroupChoices(None)), ("tuned", GroupChoices(table))):
-        group.choices, out = choices, torch.empty(shape, dtype=given[0].dtype, device=group.device)
-
-        def run(out=out) -> torch.Tensor:
-            return call(out=out)
-
+        group.choices = choices
+        group.repeated.clear()  # calls that are remembered are of the choices before
         for _ in range(2):
-            results[name] = run()
+            results[name] = run().clone()
         torch.cuda.synchronize()
         dist.barrier()
         graphs[name] = capture(run, calls).replay

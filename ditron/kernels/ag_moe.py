@@ -470,7 +470,8 @@ def ag_moe_rows(
         out = result("ag_moe", (plan.max_rows, N // 2 if gated else N), x, out, dtype, x=x, w=w)
         if not reaches_by_tma(out):
             raise DitronError(f"ag_moe: the result has {out.shape[1]} columns: expected a multiple of 16 bytes")
-        chosen = tiles_for(plan.block_m, group.small_shapes, scaled)
+        average = plan.route_row.numel() // num_experts if num_experts else 0
+        chosen = tiles_for(plan.block_m, group.small_shapes, scaled, gathered=average)
         at_once = programs_at_once(group, plan.block_m, scaled, schedule)
         if not group.small_shapes:
             chosen["programs"] = at_once

@@ -28,24 +28,33 @@ from ditron_compiler.errors import DitronError
 __all__ = ["ep_moe"]
 
 
-def _by_size(ranks: int, parallel: str, average: int) -> tuple[str, int]:
-    """The algorithm, and the rows of a tile, by how many rows an expert has on average: tokens of more than two ranks
-    are dispatched where the first product, whose tiles are in one group of stages, would wait for all of them. Between
-    two ranks, of which each has half of the tokens, both take as long (docs/results/moe.md).
+#: From so many columns of an expert's first product on, K of its second, rows in order save its products more time than
+#: dispatching them takes, whatever could be hidden (docs/results/moe.md).
+WIDE_EXPERTS = 8192
+
+
+def _by_size(ranks: int, parallel: str, average: int, inner: int) -> tuple[str, int]:
+    """The algorithm, and the rows of a tile, by how many rows an expert has on average and its ``inner`` columns:
+    tokens are dispatched where the first product, whose tiles are in one group of stages, would wait for all of them,
+    and where experts are wide.
     """
     block_m = block_rows(average)
-    if ranks <= 2 or parallel != "ep" or groups_of_stages(ranks, average, parallel) > 1:
+    hides = groups_of_stages(ranks, average, parallel) > 1 and inner < WIDE_EXPERTS
+    if ranks == 1 or parallel != "ep" or hides:
         return "gathered", block_m
     return "dispatched", min(block_m, 64) if average <= 128 else block_m  # a second one of 128 is mostly padding
 
 
 def _rule(problem: Problem) -> Rule:
-    algorithm, block_m = _by_size(problem.ranks, problem.parallel, problem.rows_of_expert)
+    inner = problem.N // 2
+    algorithm, block_m = _by_size(problem.ranks, problem.parallel, problem.rows_of_expert, inner)
     why = f"an expert has {problem.rows_of_expert} rows on average, "
-    if algorithm == "dispatched":
-        why += "too few to read its matrix again for each group of ranks' tokens"
-    else:
+    if algorithm == "gathered":
         why += "and tokens are gathered under the first product"
+    elif inner >= WIDE_EXPERTS:
+        why += f"and {inner} columns, whose products are faster of rows in order"
+    else:
+        why += "too few to read its matrix again for each group of ranks' tokens"
     return Rule({"algorithm": algorithm, "block_m": block_m}, why)
 
 
@@ -118,9 +127,9 @@ def ep_moe(
         group: the ranks; default the current group.
         algorithm: ``"gathered"``: :func:`ag_moe` with SwiGLU and :func:`moe_rs`; ``"dispatched"``: :func:`ep_dispatch`,
             :func:`grouped_mm` with SwiGLU, :func:`grouped_mm` and :func:`ep_combine`, the only one over several nodes.
-            Default what was measured to be fastest, or dispatched where more than two ranks divide the experts and
-            these have fewer than 1024 rows on average, or gathered; gathered where gradients are recorded, for which
-            dispatched rows, ``[plan.max_rows, H]``, would be kept, and compiled by torch.
+            Default what was measured to be fastest, or dispatched where ranks divide the experts and these have fewer
+            than 1024 rows on average or 8192 columns and more, or gathered; gathered where gradients are recorded, for
+            which dispatched rows, ``[plan.max_rows, H]``, would be kept, and compiled by torch.
 
     Returns ``[tokens, H]``. The host waits for nothing. It has gradients, of all but ``topk_ids``, for which the rows
     of both products are kept; with quantized weights none. Collective over the group. Raises DitronError for tensors
@@ -149,6 +158,11 @@ def ep_moe(
         _check_quantized(x, topk_weights, w13, w2, scale_w13, scale_w2)
     elif scale_w13 is not None or scale_w2 is not None:
         raise DitronError(f"ep_moe: scale_w13= and scale_w2= are for weights of float8_e4m3fn, got {w13.dtype}")
+    elif x.dtype not in (torch.bfloat16, torch.float16) or not x.dtype == w13.dtype == w2.dtype:
+        raise DitronError(
+            f"ep_moe: x is of {x.dtype}, w13 of {w13.dtype} and w2 of {w2.dtype}: expected bfloat16 or float16 of all, "
+            "or weights of float8_e4m3fn with scales"
+        )
     is_over_nodes = _is_over_nodes(group_name(group))
     if algorithm not in (None, "gathered", "dispatched"):
         raise DitronError(f"ep_moe: unknown algorithm {algorithm!r}: expected 'gathered' or 'dispatched'")
@@ -164,7 +178,7 @@ def ep_moe(
             average = found.num_ranks * tokens * topk_ids.shape[-1] // max(num_experts, 1)
             if is_quantized and not found.small_shapes:
                 block_m = block_m or block_rows(average, scaled=True)
-                algorithm = algorithm or _by_size(found.num_ranks, parallel, average)[0]
+                algorithm = algorithm or _by_size(found.num_ranks, parallel, average, w2.shape[2])[0]
             elif not is_quantized and not is_over_nodes:
                 named = {"block_m": block_m, "stage_groups": stage_groups}
                 given = {name: value for name, value in named.items() if value is not None}
@@ -173,7 +187,7 @@ def ep_moe(
                 if stage_groups is None and "stage_groups" in chosen:  # measured with the most tokens of a bucket
                     stage_groups = min(chosen["stage_groups"], max(1, average // LEAST_ROWS_OF_GROUP))
                 if algorithm is None and not found.small_shapes:
-                    algorithm, rows = _by_size(found.num_ranks, parallel, average)
+                    algorithm, rows = _by_size(found.num_ranks, parallel, average, w2.shape[2])
                     block_m = block_m or rows
     if not is_named and _records_gradients(x, topk_weights, w13, w2):
         algorithm = "gathered"

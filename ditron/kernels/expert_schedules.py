@@ -33,6 +33,9 @@ FEW_ROWS = 32
 #: longer because its matrix is read once more for each group than it would wait for tokens (docs/results/moe.md).
 ROWS_OF_GROUP = {"ep": 512, "tp": 256}
 
+#: With more rows on average most experts have a second tile of 64: wider ones gather rows half as often.
+GATHERED_ONCE = 48
+
 #: The least that the tuner tries, and that a call has which takes what it measured.
 LEAST_ROWS_OF_GROUP = 256
 
@@ -49,8 +52,10 @@ def block_rows(average: int, scaled: bool = False) -> int:
     return 16 if average <= 8 else 32 if average <= 24 else 64 if average <= 96 else 128
 
 
-def tiles_for(block_m: int, small: bool, scaled: bool = False) -> dict[str, Any]:
-    """The schedule of a grouped product by the rows in a tile, ``scaled`` if of fp8 (docs/results/moe.md)."""
+def tiles_for(block_m: int, small: bool, scaled: bool = False, gathered: int = 0) -> dict[str, Any]:
+    """The schedule of a grouped product by the rows in a tile, ``scaled`` if of fp8, and, of one that gathers them, by
+    how many an expert has on average, ``gathered`` (docs/results/moe.md).
+    """
     if small:
         return {"block": (block_m, 32, 32), "programs": 3, "num_warps": 4, "swap_ab": block_m <= FEW_ROWS}
     if scaled:
@@ -59,10 +64,10 @@ def tiles_for(block_m: int, small: bool, scaled: bool = False) -> dict[str, Any]
             tiles |= {"num_warps": 8, "stages": 3, "group_m": 8, "maxnreg": MAX_REGISTERS}
     elif block_m <= FEW_ROWS:
         tiles = {"block": (block_m, 128, 128), "num_warps": 4, "stages": 5, "group_m": 16}
-    elif block_m == 64:
+    elif block_m == 64 and gathered <= GATHERED_ONCE:
         tiles = {"block": (64, 128, 128), "num_warps": 4, "stages": 4, "group_m": 16}
     else:
-        tiles = {"block": (block_m, 256, 64), "num_warps": 8, "stages": 4, "group_m": 8}
+        tiles = {"block": (block_m, 256, 64), "num_warps": 4 if block_m == 64 else 8, "stages": 4, "group_m": 8}
     return tiles | {"programs": 132, "swap_ab": block_m <= FEW_ROWS}
 
 
@@ -75,7 +80,8 @@ def programs_at_once(group: Group, block_m: int, scaled: bool, given: Options) -
 
 def block_of_experts(problem: Problem) -> Options:
     """What :func:`tiles_for` says of a tile, as a rule names it."""
-    tiles = tiles_for(block_rows(problem.rows_of_expert), small=False)
+    average = problem.rows_of_expert
+    tiles = tiles_for(block_rows(average), small=False, gathered=average if problem.operator == "ag_moe" else 0)
     return {"block": tiles["block"], "group_m": tiles["group_m"]}
 
 

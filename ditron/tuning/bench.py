@@ -21,7 +21,7 @@ from ditron.tuning.floors import calls_in_a_graph
 from ditron.tuning.problem import Options, Problem
 from ditron_compiler import knobs
 
-__all__ = ["GpuBench", "call_of", "operands"]
+__all__ = ["GpuBench", "call_of", "operands", "prepared"]
 
 _TYPES = {"bf16": torch.bfloat16, "fp16": torch.float16, "fp32": torch.float32}
 _L2_BYTES = 192 << 20  # more than a GPU's L2 cache holds
@@ -55,14 +55,7 @@ class GpuBench:
     def prepare(self, problem: Problem) -> Callable[[Options], torch.Tensor]:
         self.calls = calls_in_a_graph(problem) if self.timing == "graph" else 1
         self._free_programs()
-        given, shape = operands(problem, self.rank, self.device)
-        call = call_of(problem, given)
-        if problem.operator == "ep_moe":
-            return lambda options: call(**options)
-        out = torch.zeros(shape, dtype=given[0].dtype, device=self.device)  # not all rows of experts are written
-        if problem.operator == "all_to_all_v":
-            return lambda options: call(out=out, **options)[0]
-        return lambda options: call(out=out, **options)
+        return prepared(problem, self.rank, self.device)
 
     def _free_programs(self) -> None:
         """Give back what programs keep for earlier problems, where little memory is left on a rank."""
@@ -120,6 +113,20 @@ def call_of(problem: Problem, given: tuple[torch.Tensor, ...]) -> Callable[..., 
         case "all_to_all_v":
             return partial(function, *given, max_rows=len(given[0]))
     return partial(function, *given)
+
+
+def prepared(problem: Problem, rank: int, device: torch.device) -> Callable[[Options], torch.Tensor]:
+    """An operator's call on its :func:`operands`, in the current group, with the options that it is given: its result,
+    the same tensor each time but of ``ep_moe``; rows of experts that are not written are zero. Collective.
+    """
+    given, shape = operands(problem, rank, device)
+    call = call_of(problem, given)
+    if problem.operator == "ep_moe":
+        return lambda options: call(**options)
+    out = torch.zeros(shape, dtype=given[0].dtype, device=device)
+    if problem.operator == "all_to_all_v":
+        return lambda options: call(out=out, **options)[0]
+    return lambda options: call(out=out, **options)
 
 
 def operands(

@@ -299,9 +299,10 @@ def moe_rs(rows=(128, 32), w=(2, 48, 32), dtype=torch.float16, **options):
     return kernels.moe_rs(torch.zeros(rows, dtype=dtype), torch.zeros(w, dtype=dtype), plan, **options)
 
 
-def layer(w13=(2, 64, 48), w2=(2, 48, 32), **options):
-    x, ids = torch.zeros(4, 48).half(), torch.arange(2).expand(4, 2)
-    return kernels.ep_moe(x, ids, None, torch.zeros(w13).half(), torch.zeros(w2).half(), num_experts=4, **options)
+def layer(w13=(2, 64, 48), w2=(2, 48, 32), dtypes=(torch.float16,) * 3, **options):
+    ids, shapes = torch.arange(2).expand(4, 2), ((4, 48), w13, w2)
+    x, first, second = (torch.zeros(shape, dtype=dtype) for shape, dtype in zip(shapes, dtypes, strict=True))
+    return kernels.ep_moe(x, ids, None, first, second, num_experts=4, **options)
 
 
 @pytest.mark.parametrize(
@@ -325,6 +326,11 @@ def layer(w13=(2, 64, 48), w2=(2, 48, 32), **options):
         (lambda: moe_rs(block=(32, 32, 32)), "block=.32, 32, 32. has 32 rows, and a tile of the plan 64: make it with"),
         (lambda: moe_rs(out=torch.zeros(5, 48).half()), "out must be contiguous, of shape .4, 48."),
         (lambda: layer(activation="gelu"), "unknown activation 'gelu'.*: expected 'swiglu'"),
+        (
+            lambda: layer(dtypes=(torch.float16, torch.float16, torch.bfloat16)),
+            "ep_moe: x is of torch.float16, w13 of torch.float16 and w2 of torch.bfloat16: expected bfloat16 or float16",
+        ),
+        (lambda: layer(dtypes=(torch.float32,) * 3), "ep_moe: x is of torch.float32, .*, or weights of float8_e4m3fn"),
         (lambda: layer(w2=(2, 48, 64)), "expected .experts, 2 . I, H. and .experts, H, I."),
     ],
 )

@@ -286,8 +286,8 @@ def test_layer(ranks):
     run(main, ranks=ranks)
 
 
-@pytest.mark.parametrize("ranks, tokens, dispatched", [(2, 20, False), (4, 20, True), (4, 513, False)])
-def test_few_tokens_of_many_ranks_are_dispatched(ranks, tokens, dispatched, monkeypatch):
+@pytest.mark.parametrize("ranks, tokens, dispatched", [(1, 20, False), (2, 20, True), (4, 20, True), (4, 513, False)])
+def test_few_tokens_of_several_ranks_are_dispatched(ranks, tokens, dispatched, monkeypatch):
     """As in bf16, with tiles of GPUs: the products themselves are not run."""
     module, seen = importlib.import_module("ditron.kernels.ep_moe"), []
 

@@ -9,7 +9,8 @@ from dataclasses import dataclass, field, replace
 from ditron.machines import Machine
 from ditron.tuning.floors import Floor, floor_of
 from ditron.tuning.moves import what_moves
-from ditron.tuning.prediction import Predicted, Predictor, waves_of, without_communication
+from ditron.tuning.predict_beside import Asked, Predictions
+from ditron.tuning.prediction import Predicted, waves_of, without_communication
 from ditron.tuning.problem import Options, Problem, options_text
 from ditron.tuning.registry import space_of
 from ditron.tuning.tables import Entry
@@ -145,30 +146,40 @@ def outlook(
     show: Callable[[str], None] = lambda text: None,
 ) -> Outlook:
     """Predict the candidates of a problem on a machine, whose ``state`` is a word for people."""
-    predict, found, floor = Predictor(machine), [], floor_of(problem, machine)
+    predict, floor = Predictions(problem, show), floor_of(problem, machine)
     listed, times = list(candidates), measured.candidates if measured is not None else []
-    for number, options in enumerate(listed, 1):
-        show(f"{problem}: schedule {number} of {len(listed)}")
-        found.append((options, predict(problem, options)))
+    predicted = predict(
+        [Asked(machine, options, f"schedule {n} of {len(listed)}") for n, options in enumerate(listed, 1)]
+    )
+    found = list(zip(listed, predicted, strict=True))
     found.sort(key=lambda item: (item[1].us is None, max(item[1].us or 0.0, floor.us), item[1].us))
-    least = next((max(predicted.us, floor.us) for _, predicted in found if predicted.us), 0.0)
-    ideal = Predictor(without_communication(machine))
+    least = next((max(one.us, floor.us) for _, one in found if one.us), 0.0)
+    ideal = without_communication(machine)
+    near = [n for n, (_, one) in enumerate(found) if one.us is not None and floor.us <= one.us <= _FAR_BEHIND * least]
+    hidden = [Asked(ideal, found[n][0], f"communication of schedule {n + 1} of {len(found)}") for n in near]
+    best = next((options for options, one in found if one.us is not None), None)
+    changes = _changes(problem, best, machine) if best is not None else []
+    answers = predict([*hidden, *(asked for _, asked in changes)])
+    without = dict(zip(near, answers[: len(near)], strict=True))
     schedules = []
-    for number, (options, predicted) in enumerate(found, 1):
+    for number, (options, one) in enumerate(found):
         exposed = None
-        if predicted.us is not None and floor.us <= predicted.us <= _FAR_BEHIND * least:
-            show(f"{problem}: communication of schedule {number} of {len(found)}")
-            hidden = ideal(problem, options).us
-            exposed = None if hidden is None else max(0.0, predicted.us - hidden)
-        us = next((one.us for one in times if one.options == options), None)
-        schedules.append(_schedule(problem, options, predicted, machine, floor, us, exposed))
+        if number in without and one.us is not None and (least_us := without[number].us) is not None:
+            exposed = max(0.0, one.us - least_us)
+        us = next((each.us for each in times if each.options == options), None)
+        schedules.append(_schedule(problem, options, one, machine, floor, us, exposed))
+    what_if = [
+        WhatIf(what, max(one.us, floor_of(problem, asked.machine).us), is_schedule=asked.machine is machine)
+        for (what, asked), one in zip(changes, answers[len(near) :], strict=True)
+        if one.us is not None
+    ]
     return Outlook(
         str(replace(machine, changed=(), uncalibrated="")),
         state,
         machine.uncalibrated,
         floor.us,
         schedules,
-        _what_if(problem, schedules, machine, show),
+        sorted(what_if, key=lambda change: change.us),
         moves=what_moves(problem, machine),
         measured_for=str(measured.problem) if measured is not None and measured.problem != problem else "",
     )
@@ -197,31 +208,19 @@ def _schedule(
     return Schedule(options, predicted.us, "", measured, exposed, waves, bound, share)
 
 
-def _what_if(
-    problem: Problem, schedules: Sequence[Schedule], machine: Machine, show: Callable[[str], None]
-) -> list[WhatIf]:
-    best = next((one for one in schedules if one.us is not None), None)
-    if best is None:
-        return []
+def _changes(problem: Problem, best: Options, machine: Machine) -> list[tuple[str, Asked]]:
+    """What is asked of the fastest schedule: better machines, and schedules beside it."""
     found = []
     for resource, names in _CHANGES.items():
         known = [name for name in names if name in machine.numbers]
         if known:
-            show(f"{problem}: what if: {resource}")
-            better = _twice_as_good(machine, known)
-            us = Predictor(better)(problem, best.options).us
-            if us is not None:
-                found.append(WhatIf(resource, max(us, floor_of(problem, better).us)))
-    floor = floor_of(problem, machine).us
-    predict, space = Predictor(machine), space_of(problem, int(machine["sm.count"]))
-    start = space.complete(best.options) if space is not None else best.options
+            found.append((resource, Asked(_twice_as_good(machine, known), best, f"what if: {resource}")))
+    space = space_of(problem, int(machine["sm.count"]))
+    start = space.complete(best) if space is not None else best
     for neighbour in space.neighbours(start) if space is not None else ():
-        changed = {name: value for name, value in neighbour.items() if value != start[name]}
-        show(f"{problem}: what if: {options_text(changed)}")
-        us = predict(problem, neighbour).us
-        if us is not None:
-            found.append(WhatIf(options_text(changed), max(us, floor), is_schedule=True))
-    return sorted(found, key=lambda change: change.us)
+        what = options_text({name: value for name, value in neighbour.items() if value != start[name]})
+        found.append((what, Asked(machine, neighbour, f"what if: {what}")))
+    return found
 
 
 def _twice_as_good(machine: Machine, names: Sequence[str]) -> Machine:

@@ -8,9 +8,10 @@ import pytest
 from ditron import machines, sim
 from ditron.cli import main
 from ditron.sim.library_time import collective_us, product_us
-from ditron.tuning import prediction, tables
+from ditron.tuning import predict_beside, prediction, tables
 from ditron.tuning.floors import floor_of
 from ditron.tuning.outlook import outlook
+from ditron.tuning.predict_beside import Asked, Predictions
 from ditron.tuning.prediction import Predicted, Predictor, waves_of, without_communication
 from ditron.tuning.problem import Problem
 from ditron.tuning.registry import candidates_of
@@ -132,6 +133,25 @@ def test_the_outlook():
     assert {one.options["algorithm"] for one in of_slow.schedules if one.us} == {"overlapped", "sequential", "nccl"}
     (nccl,) = [one for one in of_slow.schedules if one.options == {"algorithm": "nccl"}]
     assert nccl.bound == "library"
+
+
+def test_predictions_that_take_long_are_in_processes(monkeypatch):
+    """They are those of one process, in order, and what cannot be predicted says why."""
+    problem, told, machine = Problem("all_reduce", "bf16", 2, 1 << 15), [], machines.load("h200x2")
+    options = [{"algorithm": name} for name in ("one_shot", "two_shot", "nothing", "nccl")]
+    asked = [Asked(machine, one, f"schedule {number}") for number, one in enumerate(options)]
+    monkeypatch.setattr(predict_beside, "processes_for", lambda tasks: min(tasks, 2))
+    alone = Predictions(problem, told.append)(asked)
+    assert len(told) == 4 and told[1].endswith("schedule 1") and alone[2].raises and "nothing" in alone[2].why
+    monkeypatch.setattr(predict_beside, "_LONG", 0.0)
+    assert Predictions(problem, told.append)(asked) == alone
+    assert [text.rpartition(": ")[2] for text in told[4:]] == [
+        "schedule 0", *(f"{done} of 3 predictions, in 2 processes" for done in range(4))
+    ]  # fmt: skip
+    slow = machine.with_changes(["link=20"])
+    assert Predictions(problem, told.append)([Asked(slow, one, "") for one in options[:3]])[1].us > alone[1].us
+    monkeypatch.setattr(predict_beside.sys, "executable", "false")  # its process fails
+    assert "exit code 1" in Predictions(problem, told.append)(asked)[1].why
 
 
 def test_communication_that_takes_no_time():

@@ -71,12 +71,9 @@ class Predictions:
         return [future.result() for future in futures]
 
     def _elsewhere(self, asked: Asked) -> Predicted:
-        """In a process that is started for it; not by multiprocessing, which would import the command's script again."""
-        command, environment = (
-            [sys.executable, "-m", "ditron.tuning.predict_beside"],
-            knobs.environment(OMP_NUM_THREADS=1),
-        )
-        pipe = subprocess.PIPE
+        """In a process of its own, not by multiprocessing, which would import the command's script again."""
+        command, pipe = [sys.executable, "-m", "ditron.tuning.predict_beside"], subprocess.PIPE
+        environment = knobs.environment(OMP_NUM_THREADS=1)
         with subprocess.Popen(command, env=environment, stdin=pipe, stdout=pipe) as process:
             self.running.add(process)
             answer, _ = process.communicate(pickle.dumps((self.problem, asked.machine, asked.options)))

@@ -28,8 +28,8 @@ from ditron_compiler.errors import DitronError
 __all__ = ["ep_moe"]
 
 
-#: From so many columns of an expert's first product on, K of its second, rows in order save its products more time than
-#: dispatching them takes, whatever could be hidden (docs/results/moe.md).
+#: From this intermediate size on, products of dispatched rows, which are in order, gain more than dispatch takes
+#: (docs/results/moe.md).
 WIDE_EXPERTS = 8192
 
 
@@ -128,7 +128,7 @@ def ep_moe(
         algorithm: ``"gathered"``: :func:`ag_moe` with SwiGLU and :func:`moe_rs`; ``"dispatched"``: :func:`ep_dispatch`,
             :func:`grouped_mm` with SwiGLU, :func:`grouped_mm` and :func:`ep_combine`, the only one over several nodes.
             Default what was measured to be fastest, or dispatched where ranks divide the experts and these have fewer
-            than 1024 rows on average or 8192 columns and more, or gathered; gathered where gradients are recorded, for
+            than 1024 rows on average, or I is 8192 or more, or gathered; gathered where gradients are recorded, for
             which dispatched rows, ``[plan.max_rows, H]``, would be kept, and compiled by torch.
 
     Returns ``[tokens, H]``. The host waits for nothing. It has gradients, of all but ``topk_ids``, for which the rows

@@ -170,7 +170,8 @@ def ep_moe(
         raise DitronError("ep_moe: algorithm='gathered' is of one node, and this group is on several: 'dispatched'")
     if algorithm is None and not is_over_nodes and stage_groups is not None and stage_groups != 1:
         algorithm = "gathered"
-    is_named = algorithm is not None
+    if algorithm is None and not is_over_nodes and _records_gradients(x, topk_weights, w13, w2):
+        algorithm = "gathered"
     if not torch.compiler.is_compiling():
         tokens = x.shape[0] if max_tokens is None else max_tokens
         sizes = (tokens, w13.shape[1], w13.shape[2], num_experts, topk_ids.shape[-1], parallel)
@@ -189,8 +190,6 @@ def ep_moe(
                 if algorithm is None and not found.small_shapes:
                     algorithm, rows = _by_size(found.num_ranks, parallel, average, w2.shape[2])
                     block_m = block_m or rows
-    if not is_named and _records_gradients(x, topk_weights, w13, w2):
-        algorithm = "gathered"
     dispatched = is_over_nodes or algorithm == "dispatched"
     if dispatched and stage_groups is None:
         stage_groups = 1

@@ -30,7 +30,8 @@ __all__ = [
 FEW_ROWS = 32
 
 #: Rows that an expert has, on average, in a group of stages, by how ranks divide experts: with fewer, the product takes
-#: longer because its matrix is read once more for each group than it would wait for tokens (docs/results/moe.md).
+#: longer because its matrix is read once more for each group than it would wait for tokens
+#: (docs/results/moe-experiments.md).
 ROWS_OF_GROUP = {"ep": 512, "tp": 256}
 
 #: With more rows on average most experts have a second tile of 64: wider ones gather rows half as often.
@@ -88,7 +89,8 @@ def block_of_experts(problem: Problem) -> Options:
 def other_blocks(tiles: Options) -> list[tuple[int, int, int]]:
     """The tiles of as many rows as :func:`block_of_experts` says that the tuner tries beside that one."""
     rows = tiles["block"][0]
-    blocks = [(rows, 64, 128), (rows, 128, 64)] if rows <= FEW_ROWS else [(rows, 128, 64), (rows, 256, 64)]
+    blocks = [(rows, 128, 64), (rows, 64, 128) if rows <= FEW_ROWS else (rows, 256, 64)]
+    blocks += [(rows, 128, 128)] if rows == 64 else []
     return [block for block in blocks if block != tiles["block"]]
 
 

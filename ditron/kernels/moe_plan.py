@@ -185,7 +185,7 @@ def moe_plan_tables(
 
 
 def _sizes(group: Group, tokens: int, top_k: int, experts: int, schedule: dict[str, Any]) -> Sizes:
-    """As ``schedule`` says, or as was measured (docs/results/moe.md)."""
+    """As ``schedule`` says, or as was measured (docs/results/moe-experiments.md)."""
     at_once, TK = schedule.get("at_once"), triton.next_power_of_2(top_k)
     if at_once is None:
         at_once = len(group.nodes) == 1 and group.num_ranks <= RANKS_AT_ONCE

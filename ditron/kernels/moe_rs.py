@@ -39,7 +39,7 @@ from ditron_compiler.errors import DitronError
 __all__ = ["moe_rs", "moe_rs_program", "moe_rs_rows", "product_and_sums", "sum_operands"]
 
 #: Ranks, rows that an expert has on average, and columns of w, from which on sums are sent beside the product: with
-#: fewer most come when it is done, or it is done too soon (docs/results/moe.md).
+#: fewer most come when it is done, or it is done too soon (docs/results/moe-experiments.md).
 LEAST_RANKS, LEAST_ROWS, LEAST_DEPTH = 4, 2048, 512
 
 
@@ -174,7 +174,7 @@ def _schedule(group: Group, plan: Plan, w: torch.Tensor, algorithm: str | None, 
         chosen |= {"programs": programs_at_once(group, plan.block_m, scaled, given), "words": words_at_once(-(-H // 4))}
         if plan.block_m >= 128 and not scaled:
             chosen["maxnreg"] = 192
-        # Of programs with fewer warps only half find a place beside the product (docs/results/moe.md).
+        # Of programs with fewer warps only half find a place beside the product (docs/results/moe-experiments.md).
         beside = {"beside": 2 * group.sms, "words": 256}
     if algorithm == "by_stage":
         return chosen | beside | given

@@ -16,7 +16,7 @@ from typing import NamedTuple
 
 from ditron import kernels  # noqa: F401 (declares the operators, in a new process too)
 from ditron.machines import Machine
-from ditron.tuning.cores import processes_for
+from ditron.tuning.cores import end_with_parent, processes_for
 from ditron.tuning.prediction import Predicted, Predictor
 from ditron.tuning.problem import Options, Problem
 from ditron_compiler import knobs
@@ -41,6 +41,7 @@ class Predictions:
         self.problem, self.show = problem, show
         self.longest = 0.0  # seconds
         self.running: set[subprocess.Popen] = set()
+        self.is_ended = False
 
     def __call__(self, asked: Sequence[Asked]) -> list[Predicted]:
         """What is asked, in order."""
@@ -64,6 +65,7 @@ class Predictions:
                     future.result()
                     self.show(told.format(done))
             except BaseException:  # an interrupt: nothing is waited for
+                self.is_ended = True
                 pool.shutdown(wait=False, cancel_futures=True)
                 for process in list(self.running):
                     process.kill()
@@ -76,6 +78,8 @@ class Predictions:
         environment = knobs.environment(OMP_NUM_THREADS=1)
         with subprocess.Popen(command, env=environment, stdin=pipe, stdout=pipe) as process:
             self.running.add(process)
+            if self.is_ended:
+                process.kill()
             answer, _ = process.communicate(pickle.dumps((self.problem, asked.machine, asked.options)))
             self.running.discard(process)
         if process.returncode:
@@ -84,6 +88,7 @@ class Predictions:
 
 
 def main() -> None:
+    end_with_parent()
     out = os.fdopen(os.dup(1), "wb")
     os.dup2(2, 1)  # what a kernel prints is no answer
     problem, machine, options = pickle.load(sys.stdin.buffer)

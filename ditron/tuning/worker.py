@@ -5,11 +5,9 @@ Every rank goes over the same candidates in the same order and says on FD, a JSO
 
 from __future__ import annotations
 
-import ctypes
 import importlib
 import json
 import os
-import signal
 import statistics
 import sys
 from collections.abc import Callable
@@ -17,11 +15,11 @@ from functools import partial
 from pathlib import Path
 from typing import Any, Protocol
 
+from ditron.tuning.cores import end_with_parent
 from ditron.tuning.problem import Options, Problem
 
 __all__ = ["Bench", "run"]
 
-_PR_SET_PDEATHSIG = 1
 _FIRST_ROUNDS = 4  # after which candidates that are far behind are sampled no more
 _FAR_BEHIND = 1.3
 _CLOSE = 1.05  # to the fastest: those candidates, and the rule's, are sampled as often again
@@ -116,7 +114,7 @@ def _slowest(bench: Bench, samples: dict[int, list[float]]) -> dict[int, float]:
 
 
 def main(folder: str, rank: int, fd: int) -> None:
-    ctypes.CDLL(None).prctl(_PR_SET_PDEATHSIG, signal.SIGKILL)  # nobody else would end this process if it hung
+    end_with_parent()  # nobody else would end this process if it hung
     spec = json.loads((Path(folder) / "jobs.json").read_text())
 
     def say(**event: Any) -> None:

@@ -286,8 +286,11 @@ def test_layer(ranks):
     run(main, ranks=ranks)
 
 
-@pytest.mark.parametrize("ranks, tokens, dispatched", [(1, 20, False), (2, 20, True), (4, 20, True), (4, 513, False)])
-def test_few_tokens_of_several_ranks_are_dispatched(ranks, tokens, dispatched, monkeypatch):
+@pytest.mark.parametrize(
+    "ranks, tokens, wide, dispatched",
+    [(1, 20, 8192, False), (2, 20, 8192, True), (4, 20, 8192, True), (4, 513, 8192, False), (4, 513, 128, True)],
+)
+def test_few_tokens_and_wide_experts_are_dispatched(ranks, tokens, wide, dispatched, monkeypatch):
     """As in bf16, with tiles of GPUs: the products themselves are not run."""
     module, seen = importlib.import_module("ditron.kernels.ep_moe"), []
 
@@ -296,6 +299,7 @@ def test_few_tokens_of_several_ranks_are_dispatched(ranks, tokens, dispatched, m
         return x
 
     monkeypatch.setattr(module, "_quantized_products", products)
+    monkeypatch.setattr(module, "WIDE_EXPERTS", wide)
     layer = Layer(ranks, tokens)
 
     def main():

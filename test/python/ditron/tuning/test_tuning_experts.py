@@ -120,9 +120,9 @@ def test_the_rule_of_what_was_measured(problem, algorithm, rows):
 )
 def test_a_layer_that_is_dispatched(needs, named, groups, monkeypatch):
     """Its plan has one group of stages, so that no matrix is read again. Gradients are of one that is gathered, whose
-    rows are not kept, unless it is named.
+    rows are not kept, unless it is named, and that has what was measured of such.
     """
-    planned = []
+    planned, looked_up = [], []
 
     def plan_of(*args, **options):
         planned.append(options["stage_groups"])
@@ -130,7 +130,11 @@ def test_a_layer_that_is_dispatched(needs, named, groups, monkeypatch):
 
     module = importlib.import_module("ditron.kernels.ep_moe")
     monkeypatch.setattr(module, "moe_plan", plan_of)
-    monkeypatch.setattr(module, "tuned", lambda what, group, named, given, *sizes: (named or "dispatched", given))
+    monkeypatch.setattr(
+        module,
+        "tuned",
+        lambda what, group, named, given, *sizes: looked_up.append(named) or (named or "dispatched", given),
+    )
     x, w13, w2 = torch.ones(4, 32).bfloat16(), torch.ones(1, 32, 32).bfloat16(), torch.ones(1, 32, 16).bfloat16()
 
     def rank():
@@ -139,7 +143,7 @@ def test_a_layer_that_is_dispatched(needs, named, groups, monkeypatch):
         kernels.ep_moe(x, ids, None, w13.clone().requires_grad_(needs), w2, num_experts=2, algorithm=named)
 
     ditron.sim.run(rank, ranks=2)
-    assert planned == [groups, groups]
+    assert planned == [groups, groups] and looked_up == 2 * ["gathered" if needs and named is None else named]
 
 
 @pytest.mark.parametrize(
@@ -147,7 +151,7 @@ def test_a_layer_that_is_dispatched(needs, named, groups, monkeypatch):
     [(16384, "ep", 2, [1, 3, 4]), (8192, "ep", 1, [2]), (8192, "tp", 2, [1]), (512, "ep", 1, []), (512, "tp", 1, [])],
 )
 def test_groups_of_stages(tokens, form, usual, others):
-    """Four H200s and H100s, docs/results/moe.md; the tuner tries as many as leave an expert 256 rows in each."""
+    """Four H200s and H100s, docs/results/moe-experiments.md; the tuner tries as many as leave an expert 256 rows in each."""
     problem = experts("ep_moe", tokens, form=form)
     assert groups_of_stages(problem.ranks, problem.rows_of_expert, form) == usual
     found = [options for options in candidates_of(problem) if "stage_groups" in options]

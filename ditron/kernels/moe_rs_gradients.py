@@ -134,6 +134,7 @@ def moe_rs_rows_backward(
         everyone = torch.nn.functional.pad(aligned(grad), (0, 0, 0, planned - len(grad)))
         if not of_all:
             everyone = all_gather(everyone)
+        # Wide tiles of 64 rows, whatever the average is: the product gathers rows, and has run on GPUs with no others.
         tiles = tiles_for(plan.block_m, group.small_shapes, gathered=plan.block_m)
         BM, BN, BK = tiles["block"]
         product, weighted = (torch.empty(plan.max_rows, N, dtype=rows.dtype, device=rows.device) for _ in range(2))

@@ -25,6 +25,7 @@ from ditron.kernels.ag_gemm_small import (
     split_k_candidates,
     split_k_schedule,
 )
+from ditron.kernels.ag_gemm_slices import ag_gemm_slices_program, slices_candidates, slices_schedule
 from ditron.kernels.all_gather import all_gather
 from ditron.kernels.dispatch import SCALING, torch_operator
 from ditron.kernels.gathered_product import (
@@ -275,6 +276,7 @@ def ag_gemm_candidates(problem: Problem) -> Iterator[Options]:
         for pushers in (12, 14, 16):
             if pushed := pushed_schedule(problem.ranks, problem.rows, problem.N, 2 * PUSHED_COLUMNS, pushers):
                 yield {"algorithm": "overlapped"} | pushed
+    yield from slices_candidates(problem)
     yield from by_rank_candidates(problem)
     if problem.sent_bytes <= 24 << 20:  # above, a gather that nothing hides is behind on every shape
         yield {"algorithm": "sequential"}
@@ -283,7 +285,8 @@ def ag_gemm_candidates(problem: Problem) -> Iterator[Options]:
 
 def _program_of(algorithm: str | None) -> Program:
     """Whose arguments the schedule of a caller is."""
-    return {"split_k": ag_gemm_small_program, "by_rank": ag_gemm_by_rank_program}.get(algorithm or "", ag_gemm_program)
+    programs = {"split_k": ag_gemm_small_program, "k_slices": ag_gemm_slices_program, "by_rank": ag_gemm_by_rank_program}
+    return programs.get(algorithm or "", ag_gemm_program)
 
 
 @torch_operator("a", "b", "bias", *SCALING)
@@ -317,13 +320,13 @@ def ag_gemm(
         gathered: ``[num_ranks * rows, K]``, which gets all ranks' rows if given; NaNs may become other NaNs.
         group: the ranks; default the current group. Of several nodes: equally many on each; not quantized.
         algorithm: ``"overlapped"``, ``"split_k"`` for words and a product of few rows whose programs divide K,
-            ``"by_rank"`` for a library's product of each rank's rows as they arrive, ``"sequential"`` for a product and
-            a collective one after the other, or ``"nccl"`` for the same with NCCL's, instead of the one that was
-            measured to be fastest or is chosen by size. On several nodes there are only ``"nccl"`` and overlapped,
-            which is the default.
+            ``"k_slices"`` for tiles that go on along K with each slice of columns that arrives, ``"by_rank"`` for a
+            library's product of each rank's rows as they arrive, ``"sequential"`` for a product and a collective one
+            after the other, or ``"nccl"`` for the same with NCCL's, instead of the one that was measured to be fastest
+            or is chosen by size. On several nodes there are only ``"nccl"`` and overlapped, which is the default.
         schedule: keyword-only arguments of :func:`ag_gemm_program`, instead of those that would be chosen; of
-            :func:`ag_gemm_small_program` for ``"split_k"``, of :func:`ag_gemm_by_rank_program` for ``"by_rank"``, and
-            on several nodes of :func:`ag_gemm_nodes_program`.
+            :func:`ag_gemm_small_program` for ``"split_k"``, of :func:`ag_gemm_slices_program` for ``"k_slices"``, of
+            :func:`ag_gemm_by_rank_program` for ``"by_rank"``, and on several nodes of :func:`ag_gemm_nodes_program`.
 
     Returns ``[num_ranks * rows, N]``. Collective over the group. Raises DitronError for tensors that do not fit.
 
@@ -381,6 +384,15 @@ def ag_gemm(
             of_scales = (None, None) if scales is None else scales.for_products()
             kinds = {} if scales is None else scales.constants()
             run_step(ag_gemm_by_rank_program, *tensors, *of_scales, capacity_for(rows), **known, **kinds, **schedule)
+            return out
+        if algorithm == "k_slices":
+            if scales is not None or not fits_tile_kernel(group, a, b, out):
+                raise DitronError(
+                    "ag_gemm: algorithm='k_slices' takes bfloat16 or float16 matrices whose rows are a multiple of 16 "
+                    "bytes, on GPUs from Hopper on: leave algorithm= out"
+                )
+            chosen = slices_schedule(group, rows, N, K, schedule)
+            run_step(ag_gemm_slices_program, *tensors, capacity_for(rows), **known, **chosen)
             return out
         if overlaps("ag_gemm", group, algorithm, nbytes, a, b, out, scales=scales):
             is_free = not schedule and not has_nodes and scales is None

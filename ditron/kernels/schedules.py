@@ -217,7 +217,7 @@ def overlaps(
         pays = is_large(group, nbytes) or not has_product(a, b, scales)
         return fits and pays and not prefers_product(scales, nbytes, a, b, out)
     if algorithm not in ("overlapped", "sequential", "nccl"):
-        others = {"ag_gemm": "'split_k', 'by_rank', ", "gemm_rs": "'by_rank', "}.get(what, "")
+        others = {"ag_gemm": "'split_k', 'k_slices', 'by_rank', ", "gemm_rs": "'by_rank', "}.get(what, "")
         raise DitronError(
             f"{what}: unknown algorithm {algorithm!r}: expected 'overlapped', {others}'sequential' or 'nccl'"
         )

@@ -6,6 +6,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 
 from ditron_compiler import ir
+from ditron_compiler.analysis.path_conditions import are_mutually_exclusive
 from ditron_compiler.ir.dialects import tt
 
 __all__ = ["GPU", "Lowering", "LoweringError", "element_of", "is_tensor", "with_element"]
@@ -47,12 +48,16 @@ class Lowering:
     def __init__(self, function: tt.FuncOp, gpu: GPU, operations: Sequence[ir.Operation], divergent: set[ir.Value]):
         self.function, self.gpu, self.divergent = function, gpu, divergent
         self.loads_by_tma = gpu.has_tma and any(isinstance(op, _DESCRIPTOR_LOADS) for op in operations)
-        self.stores_by_tma = gpu.has_tma and any(isinstance(op, _DESCRIPTOR_STORES) for op in operations)
+        self._tma_stores = [op for op in operations if isinstance(op, _DESCRIPTOR_STORES)] if gpu.has_tma else []
         with function.context:
             self.i1, self.i32, self.i64 = (ir.IntegerType.get_signless(width) for width in (1, 32, 64))
             self._true, self._false = ir.BoolAttr.get(True), ir.BoolAttr.get(False)
             self._library = {"libname": ir.StringAttr.get("ditron"), "libpath": ir.StringAttr.get("")}
             self.aligned = ir.Attribute.parse(DIVISIBLE_BY_16)
+
+    def publishes_tma_stores(self, op: ir.Operation) -> bool:
+        """Whether a program that executes ``op``, a publication, may have stored by TMA."""
+        return any(not are_mutually_exclusive(store, op) for store in self._tma_stores)
 
     def at(self, op: ir.Operation) -> None:
         """Build in place of ``op`` from here on."""

@@ -52,7 +52,7 @@ def _lower_function(function: tt.FuncOp, gpu: GPU) -> bool:
         row = table[type(op)]
         lowering.at(op)
         try:
-            if row.publishes(op) and lowering.stores_by_tma:
+            if row.publishes(op) and lowering.publishes_tma_stores(op):
                 lowering.call("ditron_tma_release", [], lowering.i32)
             row.lower(lowering, op)
         except LoweringError as error:

@@ -59,6 +59,45 @@ tt.func public @push_to_peer(%box: !tt.ptr<bf16> {tt.divisibility = 16 : i32}, %
   tt.return
 }
 
+// Programs that publish in one branch have stored nothing by TMA in the other; in a loop around both they may have.
+// TMA-LABEL: tt.func public @notify_in_the_other_branch(
+// TMA: scf.if
+// TMA: tt.descriptor_store
+// TMA-NOT: ditron_tma_release
+// TMA: symbol = "ditron_notify"
+tt.func public @notify_in_the_other_branch(%desc: !tt.tensordesc<tensor<64x64xbf16>>, %x: tensor<64x64xbf16>, %sig: !tt.ptr<i64>, %r: i32, %is: i1, %ctx: !tt.ptr<i64>) attributes {ditron.kernel} {
+  %c0 = arith.constant 0 : i32
+  %c1 = arith.constant 1 : i32
+  %c2 = arith.constant 2 : i32
+  %v = arith.constant 1 : i64
+  scf.if %is {
+    tt.descriptor_store %desc[%c0, %c0], %x : !tt.tensordesc<tensor<64x64xbf16>>, tensor<64x64xbf16>
+  } else {
+    ditron.notify %sig set %v on %r : !tt.ptr<i64>
+  }
+  tt.return
+}
+
+// TMA-LABEL: tt.func public @notify_in_a_later_iteration(
+// TMA: tt.descriptor_store
+// TMA: symbol = "ditron_tma_release"
+// TMA: symbol = "ditron_notify"
+tt.func public @notify_in_a_later_iteration(%desc: !tt.tensordesc<tensor<64x64xbf16>>, %x: tensor<64x64xbf16>, %sig: !tt.ptr<i64>, %r: i32, %ctx: !tt.ptr<i64>) attributes {ditron.kernel} {
+  %c0 = arith.constant 0 : i32
+  %c1 = arith.constant 1 : i32
+  %c2 = arith.constant 2 : i32
+  %v = arith.constant 1 : i64
+  scf.for %i = %c0 to %c2 step %c1 : i32 {
+    %is = arith.cmpi eq, %i, %c0 : i32
+    scf.if %is {
+      tt.descriptor_store %desc[%c0, %c0], %x : !tt.tensordesc<tensor<64x64xbf16>>, tensor<64x64xbf16>
+    } else {
+      ditron.notify %sig set %v on %r : !tt.ptr<i64>
+    }
+  }
+  tt.return
+}
+
 // Everything that acquires orders the TMA loads after it; each of these is followed by its own proxy fence.
 // TMA-LABEL: tt.func public @load_after_any_acquire(
 // TMA: symbol = "ditron_quiet"

@@ -112,6 +112,14 @@ def resources(compiled):
     return tuple(int(re.search(rf"{what}:(\d+)", usage.stdout)[1]) for what in ("REG", "STACK"))
 
 
+def test_slices_are_stored_16_bytes_at_a_time_beside_products_in_flight():
+    """Where a slice begins is known to be a multiple of what a thread stores; a wait between slices drains nothing."""
+    compiled, _ = compiled_for_hopper("ag_gemm_slices_program", {})
+    accesses = set(re.findall(r"(?:ld|st)\.global\.\S*b(?:16|32)\b", compiled.asm["ptx"]))
+    assert accesses == {"ld.global.v4.b32", "st.global.v4.b32"}
+    assert "pendings = 1" in compiled.asm["ttgir"] and resources(compiled)[1] == 0
+
+
 def test_rows_in_two_shots_are_loaded_early():
     """A row's residual and weight stay in registers until the sum is there: a spill would wait for them at once."""
     compiled, launched = compiled_for_hopper("two_shot_rms_norm_program", {})

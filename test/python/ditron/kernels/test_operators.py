@@ -76,6 +76,44 @@ def test_ag_gemm_that_divides_k(ranks, rows, N, K, split, layout):
     run(main, ranks=ranks)
 
 
+@pytest.mark.parametrize(
+    "schedule",
+    [{}, {"by_peer": True, "in_flight": 1}, {"slice_k": (64, 64), "in_flight": 3, "programs": 2}],
+    ids=["default", "by peer", "in flight"],
+)
+@pytest.mark.parametrize("layout", ["nk", "kn"])
+@pytest.mark.parametrize("rows, N, K", [(1, 8, 8), (70, 72, 40), (40, 48, 264)])
+@pytest.mark.parametrize("ranks", [1, 3])
+def test_ag_gemm_by_slices_of_k(ranks, rows, N, K, layout, schedule):
+    a, b, bias = data(ranks, rows, K, seed=1), data(ranks, N, K, seed=2), data(N, seed=3)
+
+    def main():
+        rank = ditron.rank()
+        for call in range(3):
+            turned, offset = a.roll(call, 0), bias if call else None
+            gathered = torch.empty(ranks * rows, K, dtype=a.dtype) if call else None
+            how = {"algorithm": "k_slices"} | schedule
+            got = kernels.ag_gemm(turned[rank], weight(b[rank], layout), offset, gathered=gathered, **how)
+            numerics.assert_product(got, turned.reshape(-1, K), b[rank].T, *([bias] if call else []))
+            assert gathered is None or torch.equal(gathered, turned.reshape(-1, K))
+
+    run(main, ranks=ranks)
+
+
+def test_memory_of_slices_is_shared_by_calls_of_all_sizes():
+    """Halves of the inbox are used in turns, whatever rows and columns the calls have, and signals by all slices."""
+    sizes = [(40, 264), (3, 40), (64, 264), (33, 128), (40, 264)]
+
+    def main():
+        rank = ditron.rank()
+        for rows, K in sizes:
+            a, b = data(3, rows, K, seed=rows), data(3, 48, K, seed=K)
+            got = kernels.ag_gemm(a[rank], b[rank], algorithm="k_slices")
+            numerics.assert_product(got, a.reshape(-1, K), b[rank].T)
+
+    run(main, ranks=3)
+
+
 @pytest.mark.parametrize("layout", ["nk", "kn"])
 @pytest.mark.parametrize("rows, N, K", SHAPES)
 @pytest.mark.parametrize("ranks", [1, 3])
@@ -274,7 +312,7 @@ def test_a_subgroup():
         (lambda x: kernels.ag_gemm(x, x, algorithm="split_k", rows=24), "rows, .* a power of two from 16 on .* got 24"),
         (
             lambda x: kernels.ag_gemm(x, x, algorithm="splitk"),
-            "expected 'overlapped', 'split_k', 'by_rank', 'sequential' or",
+            "expected 'overlapped', 'split_k', 'k_slices', 'by_rank', 'sequential' or",
         ),
         (lambda x: kernels.gemm_rs(x, x, pieces=2), "pieces must be from 1 to 1"),
         (lambda x: kernels.gemm_rs(x[:3], x), "pad it to 4 rows"),
@@ -364,6 +402,19 @@ def test_programs_keep_no_simulation_alive():
         (lambda a, b: kernels.ag_gemm(a, b, algorithm="sequential", foo=3), "ag_gemm: unknown argument 'foo'"),
         (lambda a, b: kernels.ag_gemm(a, b, algorithm="by_rank", pieces=2), "'pieces': this algorithm has no schedule"),
         (lambda a, b: kernels.gemm_rs(a, b, algorithm="by_rank", pieces=2), "gemm_rs: unknown argument 'pieces'"),
+        (
+            lambda a, b: kernels.ag_gemm(a, b, algorithm="k_slices", slice_k=(16, 64)),
+            "ag_gemm: slice_k must begin with a block's depth, 32, or more, and end with as much or more, got (16, 64)",
+        ),
+        (
+            lambda a, b: kernels.ag_gemm(a.repeat(1, 100), b.repeat(1, 100), algorithm="k_slices", slice_k=(32, 32)),
+            "ag_gemm: 3200 columns have 100 slices of slice_k=(32, 32), of which there are up to 64: take longer ones",
+        ),
+        (
+            lambda a, b: kernels.ag_gemm(a.float(), b.float(), algorithm="k_slices"),
+            "ag_gemm: algorithm='k_slices' takes bfloat16 or float16 matrices",
+        ),
+        (lambda a, b: kernels.ag_gemm(a, b, algorithm="k_slices", pieces=2), "unknown argument 'pieces'"),
         (lambda a, b: kernels.gemm_rs(a, b, programs=-1), "gemm_rs: programs must be of integers from 1 on, got -1"),
         (
             lambda a, b: kernels.gemm_ar(a, b, algorithm="fused", rows=4),

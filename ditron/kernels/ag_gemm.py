@@ -25,7 +25,13 @@ from ditron.kernels.ag_gemm_small import (
     split_k_candidates,
     split_k_schedule,
 )
-from ditron.kernels.ag_gemm_slices import ag_gemm_slices_program, slices_candidates, slices_schedule
+from ditron.kernels.ag_gemm_slices import (
+    FEW_COLUMNS,
+    ag_gemm_slices_program,
+    prefers_slices,
+    slices_candidates,
+    slices_schedule,
+)
 from ditron.kernels.all_gather import all_gather
 from ditron.kernels.dispatch import SCALING, torch_operator
 from ditron.kernels.gathered_product import (
@@ -230,15 +236,15 @@ def ag_gemm_program(
         with_gathered(gathered[: ranks * rows])
 
 
-#: With more than one peer, and a product of so many columns or fewer, which takes not much longer than its rows travel,
-#: stores of a few programs bring these sooner than a copy engine (docs/results/tensor-parallel.md).
-PUSHED_COLUMNS, PUSHERS = 2048, 14
+#: With more than one peer, and ``FEW_COLUMNS`` columns or fewer, stores of so many programs bring a product's rows
+#: sooner than a copy engine (docs/results/tensor-parallel.md).
+PUSHERS = 14
 
 #: On a GPU with fewer SMs, a part of one for instance, the programs that store are too many of those that fit at once.
 FEWEST_SMS = 5 * PUSHERS
 
 
-def pushed_schedule(ranks: int, rows: int, N: int, most: int = PUSHED_COLUMNS, pushers: int = PUSHERS) -> Options:
+def pushed_schedule(ranks: int, rows: int, N: int, most: int = FEW_COLUMNS, pushers: int = PUSHERS) -> Options:
     """Where rows are stored by programs: for a weight of up to ``most`` columns; empty elsewhere."""
     pieces = min(4, capacity_for(rows) // SMALL_TILE[0])
     if ranks <= 2 or most < N or pieces < 2:
@@ -251,11 +257,14 @@ def ag_gemm_rule(problem: Problem) -> Rule:
     if divides_k(problem.M, problem.N, problem.K) and has_tiles(problem):
         why = f"a product of {problem.M} rows takes as long as its weight is read, by programs that divide K"
         return Rule({"algorithm": "split_k"}, why)
+    if has_tiles(problem) and prefers_slices(problem.ranks, problem.rows, problem.N, problem.sent_bytes):
+        why = f"a rank sends {problem.sent_bytes / 2**20:.1f} MB, and tiles are few: they go on as slices of K arrive"
+        return Rule({"algorithm": "k_slices"}, why)
     rule = product_rule(problem, 2)
     pushed = pushed_schedule(problem.ranks, problem.rows, problem.N)
     if rule.options["algorithm"] != "overlapped" or not pushed or problem.itemsize == 1:
         return rule
-    why = f"{rule.why}; rows are stored, for a weight of up to {PUSHED_COLUMNS} columns of more than two ranks"
+    why = f"{rule.why}; rows are stored, for a weight of up to {FEW_COLUMNS} columns of more than two ranks"
     return Rule({"algorithm": "overlapped"} | pushed, why)
 
 
@@ -274,7 +283,7 @@ def ag_gemm_candidates(problem: Problem) -> Iterator[Options]:
     yield from tiles
     if tiles:
         for pushers in (12, 14, 16):
-            if pushed := pushed_schedule(problem.ranks, problem.rows, problem.N, 2 * PUSHED_COLUMNS, pushers):
+            if pushed := pushed_schedule(problem.ranks, problem.rows, problem.N, 2 * FEW_COLUMNS, pushers):
                 yield {"algorithm": "overlapped"} | pushed
     yield from slices_candidates(problem)
     yield from by_rank_candidates(problem)
@@ -349,9 +358,11 @@ def ag_gemm(
         elif scales is None:
             is_chosen = algorithm is None and not schedule
             algorithm, schedule = tuned("ag_gemm", group, algorithm, schedule, a.dtype, rows, N, K)
-            is_few = is_chosen and algorithm is None and divides_k(ranks * rows, N, K)
-            if is_few and fits_tile_kernel(group, a, b, out):
-                algorithm = "split_k"
+            if is_chosen and algorithm is None and fits_tile_kernel(group, a, b, out):
+                if divides_k(ranks * rows, N, K):
+                    algorithm = "split_k"
+                elif not group.small_shapes and prefers_slices(ranks, rows, N, sent_bytes(group, a)):
+                    algorithm = "k_slices"
         nbytes = sent_bytes(group, a)
         if algorithm is None and not schedule and not has_nodes:
             algorithm = "by_rank" if goes_by_rank(group, rows, nbytes, a, b, out, scales) else None

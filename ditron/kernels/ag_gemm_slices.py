@@ -18,18 +18,25 @@ import ditron
 import ditron.host as dh
 import ditron.language as dl
 from ditron.distributed.group import Group
+from ditron.kernels.operands import capacity_for
 from ditron.kernels.schedules import SMALL_TILE, TILE, has_tiles
 from ditron.kernels.tiles import add_bias, dot_step, shards_descriptor, store_tile, tile_position
 from ditron.tuning.problem import Options, Problem
 from ditron_compiler.errors import DitronError
 
-__all__ = ["ag_gemm_slices_program", "slices_candidates", "slices_schedule"]
+__all__ = [
+    "FEW_COLUMNS",
+    "ag_gemm_slices_program",
+    "prefers_slices",
+    "slices_candidates",
+    "slices_schedule",
+]
+
+#: Columns of the first slice and of the longest.
+SLICE_K = (512, 2048)
 
 #: Slices of a shard at most, for which there are signals.
 MOST_SLICES = 64
-
-#: Programs that store slices, of all that run at a time.
-SENDERS = 20
 
 
 @ditron.jit
@@ -289,7 +296,7 @@ def ag_gemm_slices_program(
     b_is_kn=False,
     has_bias=False,
     keep=False,
-    slice_k=(256, 1024),
+    slice_k=SLICE_K,
     by_peer=False,
     in_flight=2,
     pushers=10,
@@ -359,39 +366,70 @@ _TILES = ((TILE, 8, 4), (SMALL_TILE, 4, 5), ((64, 128, 128), 4, 4))
 #: SMs of the GPUs that this was measured on, and tiles that fill one.
 _SMS, _FILLING = 132, 88
 
+#: Programs that store, of all that run at a time: these reach a link's rate, and the least that are left for it.
+_SENDERS, _FEWEST_SENDERS = 20, 8
+
+#: With so many columns or fewer, a product takes not much longer than its rows travel.
+FEW_COLUMNS = 2048
+
+#: Without being asked for: bytes that a rank sends to each other one at least, tiles of a program at most where columns
+#: are few, and rows of a rank whose product leaves SMs idle, where they are more (docs/results/tensor-parallel.md).
+_LEAST_BYTES, _MOST_ROUNDS, _FEW_ROWS = 3 << 20, 2, 256
+
+
+def _tiles(ranks: int, rows: int, N: int, block: tuple[int, ...]) -> int:
+    return ranks * -(-rows // block[0]) * -(-N // block[1])
+
+
+def _rounds(tiles: int, sms: int) -> int:
+    """Tiles for each of the programs that multiply."""
+    return -(-tiles // max(1, sms - _FEWEST_SENDERS))
+
 
 def _tiles_for(ranks: int, rows: int, N: int) -> list[Options]:
     """Those worth taking for ``rows`` rows of each rank, the best guess first."""
-    options = []
+    options: list[Options] = []
     for block, warps, stages in _TILES:
         options.append({"block": block, "num_warps": warps, "stages": stages})
-        if ranks * -(-rows // block[0]) * -(-N // block[1]) >= _FILLING:
+        if _tiles(ranks, rows, N, block) >= _FILLING:
             break
     return options[::-1]
+
+
+def prefers_slices(ranks: int, rows: int, N: int, nbytes: int) -> bool:
+    """Whether this program is taken without being asked for: each rank sends ``nbytes`` in all, ``rows`` rows to each.
+
+    Two ranks are what was measured.
+    """
+    if ranks != 2 or nbytes < _LEAST_BYTES:
+        return False
+    rounds = _rounds(_tiles(ranks, rows, N, _tiles_for(ranks, rows, N)[0]["block"]), _SMS)
+    return rounds <= _MOST_ROUNDS if N <= FEW_COLUMNS else rounds == 1 and rows <= _FEW_ROWS
 
 
 def slices_candidates(problem: Problem) -> Iterator[Options]:
     """Schedules of this program that are worth measuring."""
     if not has_tiles(problem) or problem.itemsize == 1 or not 1 << 20 <= problem.sent_bytes <= 96 << 20:
         return
+    yield {"algorithm": "k_slices"}
     tiles = _tiles_for(problem.ranks, problem.rows, problem.N)
+    rounds = _rounds(_tiles(problem.ranks, problem.rows, problem.N, tiles[0]["block"]), _SMS)
     for tile in tiles[:2]:
-        for slice_k in ((256, 1024), (512, 2048)):
-            yield {"algorithm": "k_slices"} | tile | {"slice_k": slice_k}
-    rows, columns, _ = tiles[0]["block"]
-    if problem.ranks > 2 and -(-problem.M // rows) * -(-problem.N // columns) > _SMS - SENDERS:
-        yield {"algorithm": "k_slices"} | tiles[0] | {"slice_k": (512, 1024), "by_peer": True}
+        yield {"algorithm": "k_slices"} | tile | {"slice_k": (256, 1024)}
+    if problem.ranks > 2 and rounds > 1:
+        yield {"algorithm": "k_slices"} | tiles[0] | {"slice_k": SLICE_K, "by_peer": True}
 
 
 def slices_schedule(group: Group, rows: int, N: int, K: int, given: Options) -> dict[str, Any]:
-    """Keyword arguments of the program: ``given``, and others.
+    """Keyword arguments of the program: ``given``, and others, which depend on the capacity of ``rows``.
 
     Raises DitronError for slices, as a caller has named them, that tiles cannot wait for.
     """
+    ranks, rows = group.num_ranks, capacity_for(rows)
     if group.small_shapes:
         chosen: Options = {"block": (32, 32, 32), "slice_k": (32, 64), "in_flight": 2, "pushers": 2, "push_block": 512}
     else:
-        chosen = _tiles_for(group.num_ranks, rows, N)[0] | {"slice_k": (256, 1024), "in_flight": 2}
+        chosen = _tiles_for(ranks, rows, N)[0] | {"slice_k": SLICE_K, "in_flight": 2}
     chosen |= given
     first, longest = chosen["slice_k"]
     depth = chosen["block"][2]
@@ -406,7 +444,9 @@ def slices_schedule(group: Group, rows: int, N: int, K: int, given: Options) -> 
             f"ag_gemm: {K} columns have {slices} slices of slice_k={chosen['slice_k']}, of which there are up to "
             f"{MOST_SLICES}: take longer ones"
         )
-    streams = chosen["in_flight"] * (1 if chosen.get("by_peer") else max(1, group.num_ranks - 1))
-    chosen.setdefault("pushers", max(1, SENDERS // streams))
-    chosen.setdefault("programs", max(1, group.sms - chosen["pushers"] * streams))
+    tiles = _tiles(ranks, rows, N, chosen["block"])
+    programs = -(-tiles // _rounds(tiles, group.sms))  # equally many tiles for each
+    streams = chosen["in_flight"] * (1 if chosen.get("by_peer") else max(1, ranks - 1))
+    chosen.setdefault("pushers", max(1, min(group.sms - programs, _SENDERS) // streams))
+    chosen.setdefault("programs", max(1, min(programs, group.sms - chosen["pushers"] * streams)))
     return chosen

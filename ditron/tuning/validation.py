@@ -14,13 +14,14 @@ __all__ = ["check_entry"]
 
 _OF_EXPERTS = {"experts", "top_k", "parallel"}
 _MOST = 1 << 40  # of a size, and of microseconds
-_LEAST_OF_TILE, _MOST_OF_TILE = 16, 512  # extents of it
+_LEAST_EXTENT, _MOST_OF_TILE, _MOST_OF_SLICE = 16, 512, 1 << 16  # of a tile, and of columns that travel at once
 _MOST_OF_OPTIONS = {
     "stages": 16,
     "pieces": 64,
     "group_m": 256,
     "programs": 4096,
     "pushers": 64,
+    "in_flight": 16,
     "copy_streams": 8,
     "parts": 4,
 }
@@ -80,11 +81,13 @@ def _check_options(options: Any, problem: Problem) -> None:
         if name not in forms:
             raise ValueError(f"{options['algorithm']} of {problem.operator} has no option {name!r}")
         if isinstance(form := forms[name], int):
+            most = _MOST_OF_SLICE if name == "slice_k" else _MOST_OF_TILE
+            fits = isinstance(value, list | tuple) and all(_is_power_of_two(size) for size in value)
             _expect(
-                isinstance(value, list | tuple) and len(value) == form and all(_is_extent(size) for size in value),
+                fits and len(value) == form and all(_LEAST_EXTENT <= size <= most for size in value),
                 name,
                 value,
-                f"{form} powers of two from {_LEAST_OF_TILE} to {_MOST_OF_TILE}",
+                f"{form} powers of two from {_LEAST_EXTENT} to {most}",
             )
         elif form is int:
             _expect(_is_positive(value), name, value, "a positive integer")
@@ -140,8 +143,8 @@ def _expect(is_so: bool, name: str, value: Any, expected: str) -> None:
         raise ValueError(f"{name} is {value!r:.60}: expected {expected}")
 
 
-def _is_extent(size: Any) -> bool:
-    return _is_int(size) and _LEAST_OF_TILE <= size <= _MOST_OF_TILE and size & (size - 1) == 0
+def _is_power_of_two(size: Any) -> bool:
+    return _is_int(size) and size > 0 and size & (size - 1) == 0
 
 
 def _is_int(value: Any) -> bool:

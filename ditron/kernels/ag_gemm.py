@@ -18,19 +18,19 @@ import ditron.host as dh
 from ditron._program.program import Program
 from ditron.distributed.torch_groups import AnyGroup
 from ditron.kernels.ag_gemm_nodes import ag_gemm_nodes_program
-from ditron.kernels.ag_gemm_small import (
-    MOST_ROWS,
-    ag_gemm_small_program,
-    divides_k,
-    split_k_candidates,
-    split_k_schedule,
-)
 from ditron.kernels.ag_gemm_slices import (
     FEW_COLUMNS,
     ag_gemm_slices_program,
     prefers_slices,
     slices_candidates,
     slices_schedule,
+)
+from ditron.kernels.ag_gemm_small import (
+    MOST_ROWS,
+    ag_gemm_small_program,
+    divides_k,
+    split_k_candidates,
+    split_k_schedule,
 )
 from ditron.kernels.all_gather import all_gather
 from ditron.kernels.dispatch import SCALING, torch_operator
@@ -294,7 +294,11 @@ def ag_gemm_candidates(problem: Problem) -> Iterator[Options]:
 
 def _program_of(algorithm: str | None) -> Program:
     """Whose arguments the schedule of a caller is."""
-    programs = {"split_k": ag_gemm_small_program, "k_slices": ag_gemm_slices_program, "by_rank": ag_gemm_by_rank_program}
+    programs = {
+        "split_k": ag_gemm_small_program,
+        "k_slices": ag_gemm_slices_program,
+        "by_rank": ag_gemm_by_rank_program,
+    }
     return programs.get(algorithm or "", ag_gemm_program)
 
 

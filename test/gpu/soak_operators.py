@@ -63,6 +63,8 @@ class Calls:
         rows = self.draw.choice([self.draw.randint(1, LARGEST), self.draw.randint(1, 64), 128])
         n, k = self.draw.choice(list(self.weights[0]))
         how = {"algorithm": "by_rank"} if kind in ("ag_gemm", "gemm_rs") and self.draw.random() < 0.25 else {}
+        if kind == "ag_gemm" and not how and self.draw.random() < 0.5:
+            how = {"algorithm": "k_slices", "slice_k": (128, 256), "in_flight": self.draw.randint(1, 3)}
         per_rank = rows if kind in ("ag_gemm", "all_gather") else rows * self.ranks
         first = self.draw.randrange(len(self.pools[0]) - per_rank)
         every = [pool[first : first + per_rank, :k] for pool in self.pools]

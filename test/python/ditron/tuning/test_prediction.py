@@ -130,7 +130,12 @@ def test_the_outlook():
     steps = {change.what: change.us for change in of_fast.changes if change.is_schedule}
     fewer = Predictor(fast)(PRODUCT, best.options | {"stages": 4, "programs": 128})
     assert steps["programs=128"] == fewer.us and fewer.us >= best.us
-    assert {one.options["algorithm"] for one in of_slow.schedules if one.us} == {"overlapped", "k_slices", "sequential", "nccl"}
+    assert {one.options["algorithm"] for one in of_slow.schedules if one.us} == {
+        "overlapped",
+        "k_slices",
+        "sequential",
+        "nccl",
+    }
     (nccl,) = [one for one in of_slow.schedules if one.options == {"algorithm": "nccl"}]
     assert nccl.bound == "library"
 

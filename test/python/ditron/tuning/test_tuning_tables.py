@@ -93,7 +93,10 @@ WRONG_ENTRIES = [
     ({"bogus": 1}, "a candidate has no 'bogus'"),
     ({"options": 3}, "options is an object, not 3"),
     ({"options": {"pieces": 1}}, "options needs algorithm"),
-    ({"options": {"algorithm": "warp"}}, "algorithm is 'warp': expected one of by_rank, k_slices, nccl, overlapped, sequential"),
+    (
+        {"options": {"algorithm": "warp"}},
+        "algorithm is 'warp': expected one of by_rank, k_slices, nccl, overlapped, sequential",
+    ),
     ({"options": {"algorithm": ["warp"]}}, "algorithm is ['warp']: expected one of"),
     *(
         ({"options": {"algorithm": "overlapped", "block": block}}, f"block is {block!r}: expected 3 powers of two")

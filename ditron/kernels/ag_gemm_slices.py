@@ -153,7 +153,7 @@ def ag_gemm_slices_kernel(
     HAS_BIAS: tl.constexpr,
     KEEP: tl.constexpr,
 ):
-    """The first ``senders`` programs store ``a`` at the other ranks; the others compute tiles of C ``[ranks, rows, N]``.
+    """The first ``senders`` programs store ``a`` at other ranks; the rest compute tiles of C ``[ranks, rows, N]``.
 
     The inbox ``[2 * ranks, capacity, K]`` has two halves, used in turns, as exchange.py explains: every rank sends to
     every other one in each call, and no call ends before all of that has arrived.

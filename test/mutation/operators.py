@@ -51,6 +51,14 @@ def gemm_ar(call: int, rank: int, ranks: int) -> float:
     return error(kernels.gemm_ar(a[rank], b[rank], algorithm="fused", block=(16, 16)), exact)
 
 
+def ag_gemm_slices(call: int, rank: int, ranks: int, **how: Any) -> float:
+    a, b = data(ranks, 40, 80, seed=call), data(ranks, 32, 80, seed=call + 10)
+    tiles = dict(block=(16, 16, 16), slice_k=(16, 32), pushers=2, programs=3, push_block=256)
+    gathered = torch.empty(ranks * 40, 80, dtype=a.dtype)
+    got = kernels.ag_gemm(a[rank], b[rank], gathered=gathered, algorithm="k_slices", **tiles, **how)
+    return max(error(gathered, a.reshape(-1, 80).float()), error(got, a.reshape(-1, 80).float() @ b[rank].float().T))
+
+
 def ag_gemm_small(call: int, rank: int, ranks: int) -> float:
     a, b = data(ranks, 3, 48, seed=call), data(40, 48, seed=call + 10)
     got = kernels.ag_gemm(a[rank], b, algorithm="split_k", block=(16, 16), split=2)
@@ -138,6 +146,12 @@ def operators() -> list[Subject]:
         operator("ag_gemm", "ag_gemm_program", ag_gemm),
         operator("ag_gemm_nodes", "ag_gemm_nodes_program", ag_gemm, ((4, 2),)),
         operator("ag_gemm_small", "ag_gemm_small_program", ag_gemm_small),
+        operator("ag_gemm_slices", "ag_gemm_slices_program", ag_gemm_slices),
+        operator(
+            "ag_gemm_slices, by peer",
+            "ag_gemm_slices_program, by peer",
+            functools.partial(ag_gemm_slices, by_peer=True, in_flight=1),
+        ),
         operator("gemm_rs", "gemm_rs_program", gemm_rs),
         operator("gemm_rs_nodes", "gemm_rs_nodes_program", gemm_rs, ((4, 2),)),
         operator(

@@ -255,17 +255,17 @@ def pushed_schedule(ranks: int, rows: int, N: int, most: int = FEW_COLUMNS, push
 def ag_gemm_rule(problem: Problem) -> Rule:
     """What :func:`ag_gemm` runs where nothing is measured, on a GPU with ``FEWEST_SMS`` SMs or more."""
     if divides_k(problem.M, problem.N, problem.K) and has_tiles(problem):
-        why = f"a product of {problem.M} rows takes as long as its weight is read, by programs that divide K"
-        return Rule({"algorithm": "split_k"}, why)
-    if has_tiles(problem) and prefers_slices(problem.ranks, problem.rows, problem.N, problem.sent_bytes):
-        why = f"a rank sends {problem.sent_bytes / 2**20:.1f} MB, and tiles are few: they go on as slices of K arrive"
+        return Rule({"algorithm": "split_k"}, f"{problem.M} rows take as long as the weight is read, with K divided")
+    sent = problem.sent_bytes
+    if problem.itemsize > 1 and has_tiles(problem) and prefers_slices(problem.ranks, problem.rows, problem.N, sent):
+        why = f"a rank sends {sent / 2**20:.1f} MB to few tiles, which go on as slices of K arrive"
         return Rule({"algorithm": "k_slices"}, why)
     rule = product_rule(problem, 2)
     pushed = pushed_schedule(problem.ranks, problem.rows, problem.N)
     if rule.options["algorithm"] != "overlapped" or not pushed or problem.itemsize == 1:
         return rule
-    why = f"{rule.why}; rows are stored, for a weight of up to {FEW_COLUMNS} columns of more than two ranks"
-    return Rule({"algorithm": "overlapped"} | pushed, why)
+    stored = f"rows are stored, for a weight of up to {FEW_COLUMNS} columns of more than two ranks"
+    return Rule({"algorithm": "overlapped"} | pushed, f"{rule.why}; {stored}")
 
 
 @tunable(
@@ -406,8 +406,8 @@ def ag_gemm(
                     "ag_gemm: algorithm='k_slices' takes bfloat16 or float16 matrices whose rows are a multiple of 16 "
                     "bytes, on GPUs from Hopper on: leave algorithm= out"
                 )
-            chosen = slices_schedule(group, rows, N, K, schedule)
-            run_step(ag_gemm_slices_program, *tensors, capacity_for(rows), **known, **chosen)
+            known |= slices_schedule(group, rows, N, schedule)
+            run_step(ag_gemm_slices_program, *tensors, capacity_for(rows), **known)
             return out
         if overlaps("ag_gemm", group, algorithm, nbytes, a, b, out, scales=scales):
             is_free = not schedule and not has_nodes and scales is None
@@ -440,7 +440,7 @@ def ag_gemm_multi(
 ) -> tuple[list[torch.Tensor], torch.Tensor]:
     """All ranks' rows of A, gathered once, times several matrices: Q, K and V, or gate and up.
 
-    The gather is hidden under the largest product. For gradients the rows are gathered again, as of :func:`ag_gemm`.
+    The gather is hidden under the largest product. For gradients rows are gathered again, as of :func:`ag_gemm`.
 
     Args:
         a: ``[rows, K]``. bs: ``[N, K]`` each. biases: ``[N]`` for each, or none at all. As of ag_gemm, not quantized.

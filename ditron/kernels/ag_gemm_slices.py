@@ -19,7 +19,7 @@ import ditron.host as dh
 import ditron.language as dl
 from ditron.distributed.group import Group
 from ditron.kernels.operands import capacity_for
-from ditron.kernels.schedules import SMALL_TILE, TILE, has_tiles
+from ditron.kernels.schedules import SMALL_TILE, TILE, has_tiles, warps_of
 from ditron.kernels.tiles import add_bias, dot_step, shards_descriptor, store_tile, tile_position
 from ditron.tuning.problem import Options, Problem
 from ditron_compiler.errors import DitronError
@@ -35,8 +35,8 @@ __all__ = [
 #: Columns of the first slice and of the longest.
 SLICE_K = (512, 2048)
 
-#: Slices of a shard at most, for which there are signals.
-MOST_SLICES = 64
+#: Columns of a slice at most.
+_MOST_OF_SLICE = 1 << 16
 
 
 @ditron.jit
@@ -68,20 +68,21 @@ def push_slices(
     capacity,
     half,
     epoch,
+    slices,
     FIRST: tl.constexpr,
     WIDTH: tl.constexpr,
-    SLICES: tl.constexpr,
     BY_PEER: tl.constexpr,
     IN_FLIGHT: tl.constexpr,
     PUSHERS: tl.constexpr,
     ROWS: tl.constexpr,
     COLUMNS: tl.constexpr,
 ):
-    """Store ``a`` [rows, K], slice by slice, in this rank's shard of other ranks' inboxes; each program signals each.
+    """Store ``a`` [rows, K], in ``slices``, in this rank's shard of other ranks' inboxes.
 
-    ``PUSHERS`` programs store a slice, others the next one, of ``IN_FLIGHT``: while some wait for what they have
-    stored, as a signal must, others store. If ``BY_PEER``, these send all slices to one rank after the other, that
-    which needs them first before others; else each rank has such programs of its own.
+    ``PUSHERS`` programs store a slice, each a part of it, which it then signals to the peer; others store the next one,
+    of ``IN_FLIGHT``: while some wait for what they have stored, as a signal must, others store. If ``BY_PEER``, these
+    send all slices to one rank after the other, that which needs them first before others; else each rank has such
+    programs of its own.
     """
     own = dl.rank()
     peers = dl.num_ranks() - 1
@@ -95,7 +96,7 @@ def push_slices(
     turn = program // PUSHERS
     program = program % PUSHERS
     shard_ptr = inbox_ptr + (half * (peers + 1) + own).to(tl.int64) * capacity * K
-    arrived_ptr += own * SLICES * PUSHERS + program
+    arrived_ptr += own * slices * PUSHERS + program
     within = tl.arange(0, ROWS)[:, None]
     across = tl.arange(0, COLUMNS)[None, :]
     for step in range(first_step, last_step):
@@ -106,7 +107,7 @@ def push_slices(
         while begin * COLUMNS < K:
             end = tl.where(begin == 0, FIRST // COLUMNS, begin + tl.minimum(begin, WIDTH // COLUMNS))
             if number % IN_FLIGHT == turn:
-                wide = end - begin
+                wide = tl.minimum(end, tl.cdiv(K, COLUMNS)) - begin
                 for block in range(program, tl.cdiv(rows, ROWS) * wide, PUSHERS):
                     row = block // wide * ROWS + within
                     column = (begin + block % wide) * COLUMNS + across
@@ -135,6 +136,7 @@ def ag_gemm_slices_kernel(
     capacity,
     epoch,
     senders,
+    slices,
     BM: tl.constexpr,
     BN: tl.constexpr,
     BK: tl.constexpr,
@@ -142,7 +144,6 @@ def ag_gemm_slices_kernel(
     FIRST: tl.constexpr,
     WIDTH: tl.constexpr,
     DOUBLINGS: tl.constexpr,
-    SLICES: tl.constexpr,
     BY_PEER: tl.constexpr,
     IN_FLIGHT: tl.constexpr,
     PUSHERS: tl.constexpr,
@@ -171,9 +172,9 @@ def ag_gemm_slices_kernel(
             capacity,
             half,
             epoch,
+            slices,
             FIRST,
             WIDTH,
-            SLICES,
             BY_PEER,
             IN_FLIGHT,
             PUSHERS,
@@ -196,19 +197,19 @@ def ag_gemm_slices_kernel(
                 k = step * BK
                 row = m * BM
                 if begins_slice(k, FIRST, WIDTH) & (shard != own):
-                    number = shard * SLICES + slice_number(k, FIRST, WIDTH, DOUBLINGS)
+                    number = shard * slices + slice_number(k, FIRST, WIDTH, DOUBLINGS)
                     row = dl.consume_token(row, dl.wait(arrived_ptr + number * PUSHERS, PUSHERS, epoch))
                 acc = dot_step(source, b_desc, source_shard, row, n * BN, k, acc, BM, BK, B_IS_KN)
             acc = add_bias(acc, bias_ptr, n * BN, N, BN, HAS_BIAS)
             store_tile(c_desc, shard, m * BM, n * BN, acc, 2)
         if KEEP:
-            slices = slice_number(K - 1, FIRST, WIDTH, DOUBLINGS) + 1
-            last = tl.minimum(slices, IN_FLIGHT)  # of each program that stored some
+            used = slice_number(K - 1, FIRST, WIDTH, DOUBLINGS) + 1
+            last = tl.minimum(used, IN_FLIGHT)  # of each program that stored some
             keep_rows(
                 a_ptr,
                 inbox_ptr,
                 gathered_ptr,
-                arrived_ptr + (slices - last) * PUSHERS,
+                arrived_ptr + (used - last) * PUSHERS,
                 last * PUSHERS,
                 rows,
                 K,
@@ -216,7 +217,7 @@ def ag_gemm_slices_kernel(
                 half,
                 epoch,
                 senders,
-                SLICES * PUSHERS,
+                slices * PUSHERS,
                 8192,
             )
 
@@ -234,12 +235,12 @@ def keep_rows(
     half,
     epoch,
     senders,
-    STRIDE: tl.constexpr,
+    stride,
     BLOCK: tl.constexpr,
 ):
     """All ranks' rows to ``gathered`` [ranks, rows, K], by all programs but the first ``senders``.
 
-    ``signals`` signals at ``arrived_ptr``, those of the next rank ``STRIDE`` further on, say that rows have arrived.
+    ``signals`` signals at ``arrived_ptr``, those of the next rank ``stride`` further on, say that rows have arrived.
     """
     own = dl.rank()
     ranks = dl.num_ranks()
@@ -248,7 +249,7 @@ def keep_rows(
         shard = (own + step) % ranks
         source_ptr = a_ptr
         if shard != own:
-            token = dl.wait(arrived_ptr + shard * STRIDE, signals, epoch)
+            token = dl.wait(arrived_ptr + shard * stride, signals, epoch)
             source_ptr = dl.consume_token(inbox_ptr + (half * ranks + shard).to(tl.int64) * capacity * K, token)
         for block in range(
             tl.program_id(0) - senders, tl.cdiv(elements, BLOCK).to(tl.int32), tl.num_programs(0) - senders
@@ -256,6 +257,11 @@ def keep_rows(
             at = block.to(tl.int64) * BLOCK + tl.arange(0, BLOCK)
             mask = at < elements
             tl.store(gathered_ptr + shard * elements + at, tl.load(source_ptr + at, mask=mask), mask=mask)
+
+
+def _columns_of_push(first: int) -> int:
+    """Columns that a program stores at once, which divide every slice if the first one has ``first``."""
+    return min(256, first)
 
 
 @ditron.program(
@@ -279,7 +285,7 @@ def keep_rows(
         "slice_k": (32, 64),
         "in_flight": 2,
         "pushers": 2,
-        "programs": 3,
+        "programs": 8,
         "block": (16, 32, 32),
         "push_block": 512,
     },
@@ -317,9 +323,11 @@ def ag_gemm_slices_program(
     """
     ranks, (rows, K), N = dh.num_ranks(), a.shape, c.shape[1]
     (BM, BN, BK), (first, width) = block, slice_k
-    push_columns = min(256, first)  # which divide every slice
+    push_columns = _columns_of_push(first)
     inbox = dh.symm_empty(2 * ranks * capacity, K, dtype=a.dtype, name="inbox")
-    arrived = dh.symm_zeros(ranks * MOST_SLICES * pushers, dtype=torch.int64, name="arrived")
+    doublings = (width // first).bit_length() - 1
+    slices = doublings + dh.cdiv(K, width)  # or more than there are
+    arrived = dh.symm_zeros(ranks * slices * pushers, dtype=torch.int64, name="arrived")
     tiles = ranks * dh.cdiv(rows, BM) * dh.cdiv(N, BN)
     senders = pushers * in_flight * (1 if by_peer else ranks - 1)
     ag_gemm_slices_kernel[(senders + dh.minimum(programs, tiles),)](
@@ -338,14 +346,14 @@ def ag_gemm_slices_program(
         capacity,
         dh.epoch(),
         senders,
+        slices,
         BM=BM,
         BN=BN,
         BK=BK,
         GROUP=group_m,
         FIRST=first,
         WIDTH=width,
-        DOUBLINGS=(width // first).bit_length() - 1,
-        SLICES=MOST_SLICES,
+        DOUBLINGS=doublings,
         BY_PEER=by_peer,
         IN_FLIGHT=in_flight,
         PUSHERS=pushers,
@@ -360,8 +368,8 @@ def ag_gemm_slices_program(
     )
 
 
-#: Rows, columns and depth of tiles, their warps and stages, from the largest on: the first that fills a GPU is taken.
-_TILES = ((TILE, 8, 4), (SMALL_TILE, 4, 5), ((64, 128, 128), 4, 4))
+#: Rows, columns and depth of tiles, and their stages, from the largest on: the first that fills a GPU is taken.
+_TILES = ((TILE, 4), (SMALL_TILE, 5), ((64, 128, 128), 4))
 
 #: SMs of the GPUs that this was measured on, and tiles that fill one.
 _SMS, _FILLING = 132, 88
@@ -373,7 +381,8 @@ _SENDERS, _FEWEST_SENDERS = 20, 8
 FEW_COLUMNS = 2048
 
 #: Without being asked for: bytes that a rank sends to each other one at least, tiles of a program at most where columns
-#: are few, and rows of a rank whose product leaves SMs idle, where they are more (docs/results/tensor-parallel.md).
+#: are few, and rows of a rank whose product leaves SMs idle, where they are more (docs/results/
+#: tensor-parallel-experiments.md).
 _LEAST_BYTES, _MOST_ROUNDS, _FEW_ROWS = 3 << 20, 2, 256
 
 
@@ -381,7 +390,7 @@ def _tiles(ranks: int, rows: int, N: int, block: tuple[int, ...]) -> int:
     return ranks * -(-rows // block[0]) * -(-N // block[1])
 
 
-def _rounds(tiles: int, sms: int) -> int:
+def _tiles_of_program(tiles: int, sms: int) -> int:
     """Tiles for each of the programs that multiply."""
     return -(-tiles // max(1, sms - _FEWEST_SENDERS))
 
@@ -389,8 +398,8 @@ def _rounds(tiles: int, sms: int) -> int:
 def _tiles_for(ranks: int, rows: int, N: int) -> list[Options]:
     """Those worth taking for ``rows`` rows of each rank, the best guess first."""
     options: list[Options] = []
-    for block, warps, stages in _TILES:
-        options.append({"block": block, "num_warps": warps, "stages": stages})
+    for block, stages in _TILES:
+        options.append({"block": block, "num_warps": warps_of(block), "stages": stages})
         if _tiles(ranks, rows, N, block) >= _FILLING:
             break
     return options[::-1]
@@ -403,7 +412,8 @@ def prefers_slices(ranks: int, rows: int, N: int, nbytes: int) -> bool:
     """
     if ranks != 2 or nbytes < _LEAST_BYTES:
         return False
-    rounds = _rounds(_tiles(ranks, rows, N, _tiles_for(ranks, rows, N)[0]["block"]), _SMS)
+    rows = capacity_for(rows)  # as its schedule is chosen
+    rounds = _tiles_of_program(_tiles(ranks, rows, N, _tiles_for(ranks, rows, N)[0]["block"]), _SMS)
     return rounds <= _MOST_ROUNDS if N <= FEW_COLUMNS else rounds == 1 and rows <= _FEW_ROWS
 
 
@@ -413,40 +423,47 @@ def slices_candidates(problem: Problem) -> Iterator[Options]:
         return
     yield {"algorithm": "k_slices"}
     tiles = _tiles_for(problem.ranks, problem.rows, problem.N)
-    rounds = _rounds(_tiles(problem.ranks, problem.rows, problem.N, tiles[0]["block"]), _SMS)
+    rounds = _tiles_of_program(_tiles(problem.ranks, problem.rows, problem.N, tiles[0]["block"]), _SMS)
     for tile in tiles[:2]:
         yield {"algorithm": "k_slices"} | tile | {"slice_k": (256, 1024)}
     if problem.ranks > 2 and rounds > 1:
         yield {"algorithm": "k_slices"} | tiles[0] | {"slice_k": SLICE_K, "by_peer": True}
 
 
-def slices_schedule(group: Group, rows: int, N: int, K: int, given: Options) -> dict[str, Any]:
+def slices_schedule(group: Group, rows: int, N: int, given: Options) -> dict[str, Any]:
     """Keyword arguments of the program: ``given``, and others, which depend on the capacity of ``rows``.
 
     Raises DitronError for slices, as a caller has named them, that tiles cannot wait for.
     """
     ranks, rows = group.num_ranks, capacity_for(rows)
     if group.small_shapes:
-        chosen: Options = {"block": (32, 32, 32), "slice_k": (32, 64), "in_flight": 2, "pushers": 2, "push_block": 512}
+        chosen: Options = {"block": (32, 32, 32), "slice_k": (32, 64), "pushers": 2, "push_block": 512}
+        chosen["programs"] = group.sms
     else:
-        chosen = _tiles_for(ranks, rows, N)[0] | {"slice_k": SLICE_K, "in_flight": 2}
-    chosen |= given
-    first, longest = chosen["slice_k"]
-    depth = chosen["block"][2]
-    if first < depth or longest < first:
-        raise DitronError(
-            f"ag_gemm: slice_k must begin with a block's depth, {depth}, or more, and end with as much or more, got "
-            f"{chosen['slice_k']}"
-        )
-    slices = (longest // first).bit_length() - 1 + -(-K // longest)
-    if slices > MOST_SLICES:
-        raise DitronError(
-            f"ag_gemm: {K} columns have {slices} slices of slice_k={chosen['slice_k']}, of which there are up to "
-            f"{MOST_SLICES}: take longer ones"
-        )
+        chosen = _tiles_for(ranks, rows, N)[0] | {"slice_k": SLICE_K}
+        if (block := given.get("block", chosen["block"])) != chosen["block"]:
+            chosen |= {"num_warps": warps_of(block), "stages": 4}
+    chosen |= {"in_flight": 2} | given
+    _check_slices(chosen)
     tiles = _tiles(ranks, rows, N, chosen["block"])
-    programs = -(-tiles // _rounds(tiles, group.sms))  # equally many tiles for each
+    programs = chosen.get("programs", -(-tiles // _tiles_of_program(tiles, group.sms)))  # equally many tiles for each
     streams = chosen["in_flight"] * (1 if chosen.get("by_peer") else max(1, ranks - 1))
     chosen.setdefault("pushers", max(1, min(group.sms - programs, _SENDERS) // streams))
     chosen.setdefault("programs", max(1, min(programs, group.sms - chosen["pushers"] * streams)))
     return chosen
+
+
+def _check_slices(chosen: Options) -> None:
+    """Raise DitronError for slices that tiles cannot wait for, or programs cannot store."""
+    first, longest = chosen["slice_k"]
+    depth = chosen["block"][2]
+    if not depth <= first <= longest <= _MOST_OF_SLICE:
+        raise DitronError(
+            f"ag_gemm: slice_k must begin with a block's depth, {depth}, or more, and end with as much or more, up to "
+            f"{_MOST_OF_SLICE}, got {chosen['slice_k']}"
+        )
+    if chosen.get("push_block", first) < _columns_of_push(first):
+        raise DitronError(
+            f"ag_gemm: push_block must be {_columns_of_push(first)} or more, of which every slice of slice_k="
+            f"{chosen['slice_k']} is a multiple, got {chosen['push_block']}"
+        )

@@ -44,6 +44,7 @@ __all__ = [
     "stored_candidates",
     "tile_candidates",
     "tile_space",
+    "warps_of",
 ]
 
 #: From so many bytes sent by each rank on, communication is hidden under the persistent kernel: below, its signals and
@@ -89,7 +90,7 @@ BLOCKS = {
 TILE, SMALL_TILE = (128, 256, 64), (128, 128, 64)
 
 #: Elements of a tile up to which its products are issued by four warps: 2 to 3 % faster than by eight, where nothing
-#: is scaled (docs/results/tensor-parallel.md).
+#: is scaled (docs/results/tensor-parallel-experiments.md).
 FOUR_WARPS = 128 * 128
 
 #: Those that a search tries, each like the ones beside it.
@@ -100,6 +101,11 @@ SHARED_BYTES = 227 << 10
 
 #: More than what a program has there beside tiles: barriers, and columns of a bias.
 _BESIDE_TILES = 1 << 10
+
+
+def warps_of(block: tuple[int, ...]) -> int:
+    """Warps of a program by its tile, where nothing is scaled."""
+    return 4 if block[0] * block[1] <= FOUR_WARPS else 8
 
 
 def fits_tile_kernel(group: Group, *matrices: torch.Tensor) -> bool:
@@ -272,7 +278,7 @@ def schedule_for(
             "group_m": _group_m(rows, block, pieces),
             "programs": max(1, group.sms - given.get("pushers", 0)),  # on the simulator there may be fewer
         }
-        | ({"num_warps": 4} if scales is None and block[0] * block[1] <= FOUR_WARPS else {})
+        | ({"num_warps": warps_of(block)} if scales is None else {})
         | given
     )
 
@@ -291,6 +297,7 @@ _LIMITS = {
     "push_warps": (1, 32),
     "push_block": (1, 1 << 16),
     "copy_streams": (1, 8),
+    "in_flight": (1, 16),
     "parts": (2, 4),
     "words": (64, 1024),
 }
@@ -457,7 +464,8 @@ def tile_space(problem: Problem, sms: int, pieces: tuple[int, ...], stages: int,
         rows, columns, depth = options["block"]
         tiles = -(-problem.rows // rows)
         loaded = (rows + columns) * depth * options["stages"] * problem.itemsize
-        parts = 1 + (halves - 1) / 2 if rows * columns <= FOUR_WARPS else halves  # what is added, in two steps
+        # Four warps bring the half that is added to their registers by way of half as much shared memory.
+        parts = 1 + (halves - 1) / 2 if warps_of(options["block"]) == 4 else halves
         epilogue = rows * columns // 2 * problem.itemsize * parts
         fits = loaded + epilogue + _BESIDE_TILES <= SHARED_BYTES
         in_bucket = options["pieces"] <= _fewest_tiles(problem.rows, options["block"])  # calls with fewer rows take it

@@ -21,7 +21,6 @@ _MOST_OF_OPTIONS = {
     "group_m": 256,
     "programs": 4096,
     "pushers": 64,
-    "in_flight": 16,
     "copy_streams": 8,
     "parts": 4,
 }
@@ -96,6 +95,9 @@ def _check_options(options: Any, problem: Problem) -> None:
             _expect(name != "parts" or value in (2, 4), name, value, "2 or 4")
         else:
             _expect(type(value) is form, name, value, f"a {form.__name__}")
+    if "slice_k" in options:  # the first slice and the longest
+        depth, (first, longest) = options.get("block", (0, 0, 0))[2], options["slice_k"]
+        _expect(depth <= first <= longest, "slice_k", options["slice_k"], "from the depth of a block on, and growing")
 
 
 @cache

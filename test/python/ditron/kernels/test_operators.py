@@ -100,18 +100,30 @@ def test_ag_gemm_by_slices_of_k(ranks, rows, N, K, layout, schedule):
     run(main, ranks=ranks)
 
 
-def test_memory_of_slices_is_shared_by_calls_of_all_sizes():
-    """Halves of the inbox are used in turns, whatever rows and columns the calls have, and signals by all slices."""
-    sizes = [(40, 264), (3, 40), (64, 264), (33, 128), (40, 264)]
+def test_calls_by_slices_of_other_rows_share_memory():
+    """Each rank's shard has its place, and signals theirs, whatever the calls before had."""
 
     def main():
         rank = ditron.rank()
-        for rows, K in sizes:
-            a, b = data(3, rows, K, seed=rows), data(3, 48, K, seed=K)
-            got = kernels.ag_gemm(a[rank], b[rank], algorithm="k_slices")
-            numerics.assert_product(got, a.reshape(-1, K), b[rank].T)
+        for call, rows in enumerate((40, 3, 57, 33, 40, 1)):
+            a, b = data(3, rows, 264, seed=call), data(3, 48, 264, seed=10 + call)
+            gathered = torch.empty(3 * rows, 264, dtype=a.dtype) if call % 2 else None
+            got = kernels.ag_gemm(a[rank], b[rank], gathered=gathered, algorithm="k_slices")
+            numerics.assert_product(got, a.reshape(-1, 264), b[rank].T)
+            assert gathered is None or torch.equal(gathered, a.reshape(-1, 264))
 
-    run(main, ranks=3)
+    for seed in range(3):
+        run(main, ranks=3, seed=seed)
+
+
+def test_as_many_slices_as_columns_need():
+    a, b = data(2, 8, 2120, seed=1), data(2, 16, 2120, seed=2)
+
+    def main():
+        got = kernels.ag_gemm(a[ditron.rank()], b[ditron.rank()], algorithm="k_slices", slice_k=(32, 32))
+        numerics.assert_product(got, a.reshape(-1, 2120), b[ditron.rank()].T)
+
+    run(main, ranks=2)
 
 
 @pytest.mark.parametrize("layout", ["nk", "kn"])
@@ -404,11 +416,19 @@ def test_programs_keep_no_simulation_alive():
         (lambda a, b: kernels.gemm_rs(a, b, algorithm="by_rank", pieces=2), "gemm_rs: unknown argument 'pieces'"),
         (
             lambda a, b: kernels.ag_gemm(a, b, algorithm="k_slices", slice_k=(16, 64)),
-            "ag_gemm: slice_k must begin with a block's depth, 32, or more, and end with as much or more, got (16, 64)",
+            "ag_gemm: slice_k must begin with a block's depth, 32, or more, and end with as much or more, up to",
         ),
         (
-            lambda a, b: kernels.ag_gemm(a.repeat(1, 100), b.repeat(1, 100), algorithm="k_slices", slice_k=(32, 32)),
-            "ag_gemm: 3200 columns have 100 slices of slice_k=(32, 32), of which there are up to 64: take longer ones",
+            lambda a, b: kernels.ag_gemm(a, b, algorithm="k_slices", slice_k=(32, 1 << 20)),
+            "and end with as much or more, up to 65536, got (32, 1048576)",
+        ),
+        (
+            lambda a, b: kernels.ag_gemm(a, b, algorithm="k_slices", push_block=16),
+            "ag_gemm: push_block must be 32 or more, of which every slice of slice_k=(32, 64) is a multiple, got 16",
+        ),
+        (
+            lambda a, b: kernels.ag_gemm(a, b, algorithm="k_slices", in_flight=1 << 20),
+            "ag_gemm: in_flight must be from 1 to 16, got 1048576",
         ),
         (
             lambda a, b: kernels.ag_gemm(a.float(), b.float(), algorithm="k_slices"),

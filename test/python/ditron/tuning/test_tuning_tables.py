@@ -111,6 +111,9 @@ WRONG_ENTRIES = [
             [4096, 4096, 64],
         )
     ),
+    ({"options": {"algorithm": "k_slices", "slice_k": [1 << 17, 1 << 17]}}, "slice_k is [131072, 131072]: expected 2 "),
+    ({"options": {"algorithm": "k_slices", "slice_k": [512, 256]}}, "slice_k is [512, 256]: expected from the depth"),
+    ({"options": {"algorithm": "k_slices", "block": [64, 64, 64], "slice_k": [32, 64]}}, "slice_k is [32, 64]: expec"),
     ({"options": {"algorithm": "overlapped", "pieces": 1000000}}, "pieces is 1000000: expected at most 64"),
     ({"options": {"algorithm": "overlapped", "stages": 99}}, "stages is 99: expected at most 16"),
     ({"options": {"algorithm": "overlapped", "pieces": "2"}}, "pieces is '2': expected a positive integer"),

@@ -19,7 +19,6 @@ from ditron._program.program import Program
 from ditron.distributed.torch_groups import AnyGroup
 from ditron.kernels.ag_gemm_nodes import ag_gemm_nodes_program
 from ditron.kernels.ag_gemm_slices import (
-    FEW_COLUMNS,
     ag_gemm_slices_program,
     prefers_slices,
     slices_candidates,
@@ -35,11 +34,14 @@ from ditron.kernels.ag_gemm_small import (
 from ditron.kernels.all_gather import all_gather
 from ditron.kernels.dispatch import SCALING, torch_operator
 from ditron.kernels.gathered_product import (
+    FEW_COLUMNS,
     MOST_REGISTERS,
     PUSH_REGISTERS,
     SM_REGISTERS,
     multiply_gathered,
+    prefers_stores,
     push_pieces_kernel,
+    pushed_schedule,
 )
 from ditron.kernels.node_pushes import algorithm_on_nodes
 from ditron.kernels.operands import (
@@ -55,7 +57,6 @@ from ditron.kernels.rank_products import ag_gemm_by_rank_program
 from ditron.kernels.repeated import repeatable, run_step, scratch
 from ditron.kernels.scales import gathered_scales, promote_every, scaled_product, scales_in_shard, scales_of
 from ditron.kernels.schedules import (
-    SMALL_TILE,
     by_rank_candidates,
     check_schedule,
     fits_tile_kernel,
@@ -236,22 +237,6 @@ def ag_gemm_program(
         with_gathered(gathered[: ranks * rows])
 
 
-#: With more than one peer, and ``FEW_COLUMNS`` columns or fewer, stores of so many programs bring a product's rows
-#: sooner than a copy engine (docs/results/tensor-parallel.md).
-PUSHERS = 14
-
-#: On a GPU with fewer SMs, a part of one for instance, the programs that store are too many of those that fit at once.
-FEWEST_SMS = 5 * PUSHERS
-
-
-def pushed_schedule(ranks: int, rows: int, N: int, most: int = FEW_COLUMNS, pushers: int = PUSHERS) -> Options:
-    """Where rows are stored by programs: for a weight of up to ``most`` columns; empty elsewhere."""
-    pieces = min(4, capacity_for(rows) // SMALL_TILE[0])
-    if ranks <= 2 or most < N or pieces < 2:
-        return {}
-    return {"block": SMALL_TILE, "pieces": pieces, "group_m": 4, "stages": 5, "pushers": pushers}
-
-
 def ag_gemm_rule(problem: Problem) -> Rule:
     """What :func:`ag_gemm` runs where nothing is measured, on a GPU with ``FEWEST_SMS`` SMs or more."""
     if divides_k(problem.M, problem.N, problem.K) and has_tiles(problem):
@@ -365,7 +350,7 @@ def ag_gemm(
             if is_chosen and algorithm is None and fits_tile_kernel(group, a, b, out):
                 if divides_k(ranks * rows, N, K):
                     algorithm = "split_k"
-                elif not group.small_shapes and prefers_slices(ranks, rows, N, sent_bytes(group, a)):
+                elif prefers_stores(group) and prefers_slices(ranks, rows, N, sent_bytes(group, a)):
                     algorithm = "k_slices"
         nbytes = sent_bytes(group, a)
         if algorithm is None and not schedule and not has_nodes:
@@ -373,12 +358,15 @@ def ag_gemm(
         keep = gathered is not None
         if keep:
             gathered = result("ag_gemm (gathered)", (ranks * rows, K), a, gathered, a=a, b=b, bias=bias)
-        if algorithm == "split_k":
-            if scales is not None or ranks * rows > MOST_ROWS or not fits_tile_kernel(group, a, b, out):
+        if algorithm in ("split_k", "k_slices"):
+            is_small = algorithm == "split_k"
+            if scales is not None or (is_small and ranks * rows > MOST_ROWS) or not fits_tile_kernel(group, a, b, out):
+                most = f"up to {MOST_ROWS} rows in all of " if is_small else ""
                 raise DitronError(
-                    f"ag_gemm: algorithm='split_k' takes up to {MOST_ROWS} rows in all of bfloat16 or float16 matrices "
-                    "whose rows are a multiple of 16 bytes, on GPUs from Hopper on: leave algorithm= out"
+                    f"ag_gemm: algorithm={algorithm!r} takes {most}bfloat16 or float16 matrices whose rows are a "
+                    "multiple of 16 bytes, on GPUs from Hopper on: leave algorithm= out"
                 )
+        if algorithm == "split_k":
             whole = gathered if keep else scratch((ranks * rows, K), a)
             run_step(
                 ag_gemm_small_program,
@@ -401,17 +389,12 @@ def ag_gemm(
             run_step(ag_gemm_by_rank_program, *tensors, *of_scales, capacity_for(rows), **known, **kinds, **schedule)
             return out
         if algorithm == "k_slices":
-            if scales is not None or not fits_tile_kernel(group, a, b, out):
-                raise DitronError(
-                    "ag_gemm: algorithm='k_slices' takes bfloat16 or float16 matrices whose rows are a multiple of 16 "
-                    "bytes, on GPUs from Hopper on: leave algorithm= out"
-                )
             known |= slices_schedule(group, rows, N, schedule)
             run_step(ag_gemm_slices_program, *tensors, capacity_for(rows), **known)
             return out
         if overlaps("ag_gemm", group, algorithm, nbytes, a, b, out, scales=scales):
             is_free = not schedule and not has_nodes and scales is None
-            if is_free and not group.small_shapes and group.sms >= FEWEST_SMS:
+            if is_free and prefers_stores(group):
                 schedule = pushed_schedule(ranks, rows, N)
             chosen = schedule_for("ag_gemm", group, rows, 2, schedule, whole_pieces=False, scales=scales)
             quantized = () if has_nodes else (None, None) if scales is None else scales.for_kernel()
@@ -440,7 +423,7 @@ def ag_gemm_multi(
 ) -> tuple[list[torch.Tensor], torch.Tensor]:
     """All ranks' rows of A, gathered once, times several matrices: Q, K and V, or gate and up.
 
-    The gather is hidden under the largest product. For gradients rows are gathered again, as of :func:`ag_gemm`.
+    The gather is hidden under the largest product. For gradients the rows are gathered again, as of :func:`ag_gemm`.
 
     Args:
         a: ``[rows, K]``. bs: ``[N, K]`` each. biases: ``[N]`` for each, or none at all. As of ag_gemm, not quantized.

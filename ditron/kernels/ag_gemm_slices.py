@@ -18,6 +18,7 @@ import ditron
 import ditron.host as dh
 import ditron.language as dl
 from ditron.distributed.group import Group
+from ditron.kernels.gathered_product import FEW_COLUMNS
 from ditron.kernels.operands import capacity_for
 from ditron.kernels.schedules import SMALL_TILE, TILE, has_tiles, warps_of
 from ditron.kernels.tiles import add_bias, dot_step, shards_descriptor, store_tile, tile_position
@@ -25,7 +26,6 @@ from ditron.tuning.problem import Options, Problem
 from ditron_compiler.errors import DitronError
 
 __all__ = [
-    "FEW_COLUMNS",
     "ag_gemm_slices_program",
     "prefers_slices",
     "slices_candidates",
@@ -376,9 +376,6 @@ _SMS, _FILLING = 132, 88
 
 #: Programs that store, of all that run at a time: these reach a link's rate, and the least that are left for it.
 _SENDERS, _FEWEST_SENDERS = 20, 8
-
-#: With so many columns or fewer, a product takes not much longer than its rows travel.
-FEW_COLUMNS = 2048
 
 #: Without being asked for: bytes that a rank sends to each other one at least, tiles of a program at most where columns
 #: are few, and rows of a rank whose product leaves SMs idle, where they are more (docs/results/

@@ -10,7 +10,10 @@ from triton.tools.tensor_descriptor import TensorDescriptor
 import ditron
 import ditron.host as dh
 import ditron.language as dl
+from ditron.distributed.group import Group
 from ditron.kernels.node_pushes import nearest_shard
+from ditron.kernels.operands import capacity_for
+from ditron.kernels.schedules import SMALL_TILE
 from ditron.kernels.tiles import (
     accumulator,
     add_bias,
@@ -24,14 +27,19 @@ from ditron.kernels.tiles import (
     store_tile,
     tile_position,
 )
+from ditron.tuning.problem import Options
 
 __all__ = [
+    "FEWEST_SMS",
+    "FEW_COLUMNS",
     "MOST_REGISTERS",
     "PUSH_REGISTERS",
     "SM_REGISTERS",
     "ag_gemm_kernel",
     "multiply_gathered",
     "push_pieces_kernel",
+    "pushed_schedule",
+    "prefers_stores",
 ]
 
 #: Of a thread that stores pieces; of any thread at most; of an SM.
@@ -229,3 +237,27 @@ def multiply_gathered(
         num_stages=stages,
         **({} if maxnreg is None else {"maxnreg": maxnreg}),
     )
+
+
+#: With so many columns or fewer, a product takes not much longer than its rows travel.
+FEW_COLUMNS = 2048
+
+#: With more than one peer, and ``FEW_COLUMNS`` columns or fewer, stores of so many programs bring a product's rows
+#: sooner than a copy engine (docs/results/tensor-parallel.md).
+PUSHERS = 14
+
+#: On a GPU with fewer SMs, a part of one for instance, the programs that store are too many of those that fit at once.
+FEWEST_SMS = 5 * PUSHERS
+
+
+def prefers_stores(group: Group) -> bool:
+    """Whether programs that store rows are taken without being asked for, on this group's GPUs and links."""
+    return group.has_nvlink and group.sms >= FEWEST_SMS and not group.small_shapes
+
+
+def pushed_schedule(ranks: int, rows: int, N: int, most: int = FEW_COLUMNS, pushers: int = PUSHERS) -> Options:
+    """Where rows are stored by programs: for a weight of up to ``most`` columns; empty elsewhere."""
+    pieces = min(4, capacity_for(rows) // SMALL_TILE[0])
+    if ranks <= 2 or most < N or pieces < 2:
+        return {}
+    return {"block": SMALL_TILE, "pieces": pieces, "group_m": 4, "stages": 5, "pushers": pushers}

@@ -9,7 +9,9 @@ import torch
 from fake_cuda import machine
 
 from ditron import kernels
-from ditron.kernels.ag_gemm import FEWEST_SMS, ag_gemm_program, pushed_schedule
+from ditron.kernels.ag_gemm import ag_gemm_program
+from ditron.kernels.ag_gemm_slices import slices_schedule
+from ditron.kernels.gathered_product import FEWEST_SMS, pushed_schedule
 from ditron.kernels.gemm_rs import gemm_rs_program
 from ditron.kernels.schedules import check_schedule, schedule_for
 from ditron.tuning.lookup import GroupChoices
@@ -72,3 +74,46 @@ def test_programs_push_where_nobody_asked_on_a_gpu_with_many_sms(machine, monkey
     kernels.ag_gemm(torch.randn(256, 64).bfloat16(), torch.randn(64, 64).bfloat16(), algorithm="overlapped")
     assert chosen[0].get("pushers") == pushers
     assert chosen[0]["programs"] == sms - (pushers or 0)
+
+
+@pytest.mark.parametrize(
+    "rows, N, K, sms, has_nvlink, algorithm",
+    [
+        (512, 1792, 4096, 132, True, "k_slices"),
+        (2048, 1792, 4096, 132, True, "k_slices"),
+        (256, 3584, 8192, 132, True, "k_slices"),
+        (4096, 1792, 4096, 132, True, "overlapped"),  # four tiles for each program
+        (512, 3584, 8192, 132, True, "by_rank"),  # whose products hide the copies
+        (512, 1792, 4096, FEWEST_SMS - 1, True, "by_rank"),
+        (512, 1792, 4096, 132, False, "by_rank"),
+    ],
+)
+def test_two_ranks_take_slices_of_k_where_tiles_are_few(machine, monkeypatch, rows, N, K, sms, has_nvlink, algorithm):
+    """As the rule says of GPUs with NVLink and many SMs."""
+    group, ran = machine.group, []
+    group.choices, group.sms, group.has_nvlink, group.num_ranks = GroupChoices(None), sms, has_nvlink, 2
+    module = sys.modules["ditron.kernels.ag_gemm"]
+    monkeypatch.setattr(module, "run_step", lambda program, *args, **constants: ran.append(program))
+    kernels.ag_gemm(torch.empty(rows, K).bfloat16(), torch.empty(N, K).bfloat16())
+    assert ran == [module._program_of(algorithm)]
+    if has_nvlink and sms == 132:
+        assert candidates_of(Problem("ag_gemm", "bf16", 2, rows, N, K))[0]["algorithm"] == algorithm
+
+
+def test_schedules_of_slices_depend_on_the_capacity_of_rows_and_on_what_is_given():
+    group = SimpleNamespace(small_shapes=False, sms=132, num_ranks=2)
+    chosen = slices_schedule(group, 1024, 1792, {})
+    assert chosen == slices_schedule(group, 600, 1792, {})
+    assert (chosen["block"], chosen["num_warps"], chosen["programs"], chosen["pushers"]) == ((128, 256, 64), 8, 112, 10)
+    given = slices_schedule(group, 1024, 1792, {"block": (128, 128, 64), "programs": 124})
+    assert (given["num_warps"], given["stages"], given["pushers"]) == (4, 4, 4)
+
+
+@pytest.mark.parametrize("block, warps", [((128, 256, 64), 8), ((128, 128, 64), 4), ((64, 256, 64), 4)])
+def test_small_tiles_have_four_warps_where_nobody_names_them(block, warps):
+    group = SimpleNamespace(small_shapes=False, sms=132)
+    assert schedule_for("gemm_rs", group, 2048, 2, {"block": block}, whole_pieces=False)["num_warps"] == warps
+    assert (
+        schedule_for("gemm_rs", group, 2048, 2, {"block": block, "num_warps": 16}, whole_pieces=False)["num_warps"]
+        == 16
+    )

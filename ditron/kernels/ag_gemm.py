@@ -102,7 +102,7 @@ __all__ = ["ag_gemm", "ag_gemm_gathered", "ag_gemm_multi", "ag_gemm_program"]
         "has_bias": True,
         "keep": True,
         "block": (16, 32, 32),
-        "programs": 3,
+        "programs": 5,
     },
     max_nodes=1,
 )

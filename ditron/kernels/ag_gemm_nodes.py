@@ -29,7 +29,7 @@ __all__ = ["ag_gemm_nodes_program"]
         "has_bias": True,
         "keep": True,
         "block": (16, 32, 32),
-        "programs": 3,
+        "programs": 6,
     },
 )
 def ag_gemm_nodes_program(

@@ -24,6 +24,7 @@ from ditron.kernels.tiles import (
     scale_tile,
     scales_of_shard,
     shards_descriptor,
+    store_columns,
     store_tile,
     tile_position,
 )
@@ -82,8 +83,52 @@ def push_pieces_kernel(
             dl.notify(arrived_ptr + own * PIECES + piece, peer, share, op="add")
 
 
-@ditron.jit(do_not_specialize=["epoch"])
-def ag_gemm_kernel(
+@ditron.jit
+def shard_tile(tile, tiles_m, tiles_n, GROUP: tl.constexpr, HAS_NODES: tl.constexpr):
+    """As ``tile_position``: of the own shard first, of others in the order in which they arrive."""
+    own = dl.rank()
+    ranks = dl.num_ranks()
+    if HAS_NODES:
+        order, m, n = tile_position(tile, tiles_m, tiles_n, 0, ranks, GROUP)
+        shard = nearest_shard(order, own, ranks)
+    else:
+        shard, m, n = tile_position(tile, tiles_m, tiles_n, own, ranks, GROUP)
+    return shard, m, n
+
+
+@ditron.jit
+def product_step(
+    source,
+    b_desc,
+    scales,
+    scale_b_ptr,
+    shard,
+    row,
+    col,
+    k,
+    acc,
+    rows,
+    K,
+    BM: tl.constexpr,
+    BN: tl.constexpr,
+    BK: tl.constexpr,
+    B_IS_KN: tl.constexpr,
+    SCALE_A: tl.constexpr,
+):
+    """As ``dot_step``; operands whose scales are of blocks are scaled too."""
+    if SCALE_A == "block":
+        acc = block_scaled_dot_step(
+            source, b_desc, scales, scale_b_ptr, rows, shard, row, col, k, acc, rows, K, BM, BN, BK
+        )
+    else:
+        acc = dot_step(source, b_desc, shard, row, col, k, acc, BM, BK, B_IS_KN)
+    return acc
+
+
+@ditron.jit
+def narrow_tile(
+    tile,
+    part,
     a_desc,
     gathered_desc,
     b_desc,
@@ -92,6 +137,86 @@ def ag_gemm_kernel(
     gathered_scale_ptr,
     scale_b_ptr,
     c_desc,
+    arrived_ptr,
+    goal,
+    rows,
+    N,
+    K,
+    BM: tl.constexpr,
+    BN: tl.constexpr,
+    BK: tl.constexpr,
+    GROUP: tl.constexpr,
+    PIECES: tl.constexpr,
+    STAGES: tl.constexpr,
+    PARTS: tl.constexpr,
+    B_IS_KN: tl.constexpr,
+    HAS_BIAS: tl.constexpr,
+    SCALE_A: tl.constexpr,
+    SCALE_B: tl.constexpr,
+    PROMOTE: tl.constexpr,
+    HAS_NODES: tl.constexpr,
+):
+    """One of ``PARTS`` ranges of a tile's columns; the descriptors of B and C are of so many."""
+    WIDTH: tl.constexpr = BN // PARTS
+    NARROW_STAGES: tl.constexpr = STAGES * (BM + BN) // (BM + WIDTH)  # in the same shared memory
+    tiles_m = tl.cdiv(rows, BM)
+    shard, m, n = shard_tile(tile, tiles_m, tl.cdiv(N, BN), GROUP, HAS_NODES)
+    source = a_desc
+    source_shard = 0
+    row = m * BM
+    if SCALE_A != "none":
+        scales = scale_a_ptr
+    if shard != dl.rank():
+        source = gathered_desc
+        source_shard = shard
+        token = dl.wait(arrived_ptr + shard * PIECES + piece_of(m, tiles_m, PIECES)[0], 1, goal)
+        row = dl.consume_token(m * BM, token)
+        if SCALE_A != "none":
+            scales = dl.consume_token(scales_of_shard(gathered_scale_ptr, shard, rows, K, SCALE_A), token)
+    col = n * BN + part * WIDTH
+    acc = accumulator(a_desc, BM, WIDTH, SCALE_A)
+    if PROMOTE:
+        sums = tl.zeros((BM, WIDTH), tl.float32)
+    for k in tl.range(tl.cdiv(K, BK), num_stages=NARROW_STAGES):
+        acc = product_step(
+            source,
+            b_desc,
+            scales if SCALE_A != "none" else None,
+            scale_b_ptr,
+            source_shard,
+            row,
+            col,
+            k * BK,
+            acc,
+            rows,
+            K,
+            BM,
+            WIDTH,
+            BK,
+            B_IS_KN,
+            SCALE_A,
+        )
+        if PROMOTE:
+            sums, acc = promoted(sums, acc, k, tl.cdiv(K, BK), PROMOTE)
+    result = sums if PROMOTE else acc
+    if SCALE_A != "none":
+        result = scale_tile(result, scales, scale_b_ptr, row, col, rows, N, BM, WIDTH, SCALE_A, SCALE_B)
+    store_columns(c_desc, shard, m * BM, col, add_bias(result, bias_ptr, col, N, WIDTH, HAS_BIAS))
+
+
+@ditron.jit(do_not_specialize=["epoch"])
+def ag_gemm_kernel(
+    a_desc,
+    gathered_desc,
+    b_desc,
+    b_half_desc,
+    b_quarter_desc,
+    bias_ptr,
+    scale_a_ptr,
+    gathered_scale_ptr,
+    scale_b_ptr,
+    c_half_desc,
+    c_quarter_desc,
     arrived_ptr,
     rows,
     N,
@@ -103,6 +228,8 @@ def ag_gemm_kernel(
     GROUP: tl.constexpr,
     PIECES: tl.constexpr,
     PROGRAMS: tl.constexpr,
+    STAGES: tl.constexpr,
+    PARTS: tl.constexpr,
     B_IS_KN: tl.constexpr,
     HAS_BIAS: tl.constexpr,
     SCALE_A: tl.constexpr,
@@ -113,23 +240,28 @@ def ag_gemm_kernel(
 ):
     """Tiles of C ``[ranks, rows, N]``, each after its piece of A has arrived; a shard has ``PIECES`` of them.
 
-    The signal of a piece that has arrived is ``COUNT`` times the epoch.
+    The signal of a piece that has arrived is ``COUNT`` times the epoch. Tiles that leave programs without one in the
+    last round are computed as halves or, up to ``PARTS``, quarters of their columns, where so many fit in that round.
     """
     ranks = dl.num_ranks()
     own = dl.rank()
     tiles_m = tl.cdiv(rows, BM)
     tiles_n = tl.cdiv(N, BN)
+    tiles = ranks * tiles_m * tiles_n
+    rest = tiles % PROGRAMS
+    parts = 1
+    if PARTS >= 2:
+        parts = tl.where(rest * 2 <= PROGRAMS, 2, parts)
+    if PARTS >= 4:
+        parts = tl.where(rest * 4 <= PROGRAMS, 4, parts)
+    whole = tl.where(parts > 1, tiles - rest, tiles)
     waited = own * PIECES
     goal = epoch * COUNT
     token = dl.wait(arrived_ptr + waited, 0, goal)
     if PROMOTE:
         acc = tl.zeros((BM, BN), tl.float32)
-    for tile in tl.range(tl.program_id(0), ranks * tiles_m * tiles_n, PROGRAMS, flatten=True):
-        if HAS_NODES:
-            order, m, n = tile_position(tile, tiles_m, tiles_n, 0, ranks, GROUP)
-            shard = nearest_shard(order, own, ranks)
-        else:
-            shard, m, n = tile_position(tile, tiles_m, tiles_n, own, ranks, GROUP)
+    for tile in tl.range(tl.program_id(0), whole, PROGRAMS, flatten=True):
+        shard, m, n = shard_tile(tile, tiles_m, tiles_n, GROUP, HAS_NODES)
         piece = shard * PIECES + piece_of(m, tiles_m, PIECES)[0]
         if shard == own:
             source = a_desc
@@ -151,33 +283,71 @@ def ag_gemm_kernel(
         else:
             acc = accumulator(a_desc, BM, BN, SCALE_A)
         for k in range(tl.cdiv(K, BK)):
-            if SCALE_A == "block":
-                acc = block_scaled_dot_step(
-                    source,
-                    b_desc,
-                    scales,
-                    scale_b_ptr,
-                    rows,
-                    source_shard,
-                    row,
-                    n * BN,
-                    k * BK,
-                    acc,
-                    rows,
-                    K,
-                    BM,
-                    BN,
-                    BK,
-                )
-            else:
-                acc = dot_step(source, b_desc, source_shard, row, n * BN, k * BK, acc, BM, BK, B_IS_KN)
+            acc = product_step(
+                source,
+                b_desc,
+                scales if SCALE_A != "none" else None,
+                scale_b_ptr,
+                source_shard,
+                row,
+                n * BN,
+                k * BK,
+                acc,
+                rows,
+                K,
+                BM,
+                BN,
+                BK,
+                B_IS_KN,
+                SCALE_A,
+            )
             if PROMOTE:
                 sums, acc = promoted(sums, acc, k, tl.cdiv(K, BK), PROMOTE)
         result = sums if PROMOTE else acc
         if SCALE_A != "none":
             result = scale_tile(result, scales, scale_b_ptr, row, n * BN, rows, N, BM, BN, SCALE_A, SCALE_B)
         result = add_bias(result, bias_ptr, n * BN, N, BN, HAS_BIAS)
-        store_tile(c_desc, shard, m * BM, n * BN, result, 2)
+        store_tile(c_half_desc, shard, m * BM, n * BN, result, 2)
+    narrow_b = (b_half_desc, b_quarter_desc)
+    narrow_c = (c_half_desc, c_quarter_desc)
+    for index in tl.static_range(PARTS // 2):  # halves, quarters
+        items = tl.where(parts == 2 << index, rest * (2 << index), 0)
+        for item in tl.range(tl.program_id(0), items, PROGRAMS):  # one at most; of a branch, ptxas serializes products
+            narrow_tile(
+                whole + item // (2 << index),
+                item % (2 << index),
+                a_desc,
+                gathered_desc,
+                narrow_b[index],
+                bias_ptr,
+                scale_a_ptr,
+                gathered_scale_ptr,
+                scale_b_ptr,
+                narrow_c[index],
+                arrived_ptr,
+                goal,
+                rows,
+                N,
+                K,
+                BM,
+                BN,
+                BK,
+                GROUP,
+                PIECES,
+                STAGES,
+                2 << index,
+                B_IS_KN,
+                HAS_BIAS,
+                SCALE_A,
+                SCALE_B,
+                PROMOTE,
+                HAS_NODES,
+            )
+
+
+def _narrow_parts(columns: int) -> int:
+    """Into how many a tile may be divided: narrower ones than this take longer than their share (H200)."""
+    return 4 if columns >= 256 else 2 if columns >= 32 else 1
 
 
 def multiply_gathered(
@@ -208,13 +378,21 @@ def multiply_gathered(
     (rows, K), N, ranks = a.shape, c.shape[1], dh.num_ranks()
     BM, BN, BK = block
     tiles = ranks * dh.cdiv(rows, BM) * dh.cdiv(N, BN)
-    ag_gemm_kernel[(dh.minimum(programs, tiles),)](
+    parts = _narrow_parts(BN)
+
+    def of_b(columns: int) -> TensorDescriptor:
+        return TensorDescriptor.from_tensor(b, [BK, columns] if b_is_kn else [columns, BK])
+
+    ag_gemm_kernel[(dh.minimum(programs, parts * tiles),)](
         shards_descriptor(a, 1, rows, K, (BM, BK)),
         shards_descriptor(gathered, ranks, rows, K, (BM, BK)),
-        TensorDescriptor.from_tensor(b, [BK, BN] if b_is_kn else [BN, BK]),
+        of_b(BN),
+        of_b(BN // 2) if parts >= 2 else None,
+        of_b(BN // 4) if parts >= 4 else None,
         bias,
         *scales,
         shards_descriptor(c, ranks, rows, N, (BM, BN // 2)),
+        shards_descriptor(c, ranks, rows, N, (BM, BN // 4)) if parts >= 4 else None,
         arrived,
         rows,
         N,
@@ -226,6 +404,8 @@ def multiply_gathered(
         GROUP=group_m,
         PIECES=pieces,
         PROGRAMS=programs,
+        STAGES=stages,
+        PARTS=parts,
         B_IS_KN=b_is_kn,
         HAS_BIAS=has_bias,
         SCALE_A=kinds[0],

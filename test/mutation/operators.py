@@ -144,6 +144,11 @@ def operators() -> list[Subject]:
     """Every program with the schedules that have other steps."""
     return [
         operator("ag_gemm", "ag_gemm_program", ag_gemm),
+        operator(
+            "ag_gemm, halves",
+            "ag_gemm_program",
+            functools.partial(ag_gemm, pieces=2, algorithm="overlapped", block=(16, 32, 16), programs=5),
+        ),
         operator("ag_gemm_nodes", "ag_gemm_nodes_program", ag_gemm, ((4, 2),)),
         operator("ag_gemm_small", "ag_gemm_small_program", ag_gemm_small),
         operator("ag_gemm_slices", "ag_gemm_slices_program", ag_gemm_slices),

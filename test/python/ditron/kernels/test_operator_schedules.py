@@ -13,6 +13,7 @@ SEEDS = int(os.environ.get("SEEDS", "4"))
 ROWS, N, K = 40, 32, 16
 TILES = dict(algorithm="overlapped", block=(16, 16, 16), programs=3, pieces=2)
 TILES_FP8 = TILES | {"block": (16, 16, 32)}
+HALVES, QUARTERS = TILES | {"block": (16, 32, 32), "programs": 4}, TILES | {"block": (16, 256, 16), "programs": 4}
 
 
 def data(*shape):
@@ -34,6 +35,14 @@ def calls(ranks):
         ),
         "gemm_rs, fp8 rows": lambda r: kernels.gemm_rs(y[r], w[r], scale_a=ones, scale_b=of_b + r, **TILES_FP8),
         "ag_gemm": lambda r: kernels.ag_gemm(a[r], b[r], **TILES),
+        "ag_gemm, halves in the last round": lambda r: kernels.ag_gemm(a[r], b[r], **HALVES),
+        "ag_gemm, quarters in the last round": lambda r: kernels.ag_gemm(a[r], b[r], **QUARTERS),
+        "ag_gemm, fp8 rows, halves in the last round": lambda r: kernels.ag_gemm(
+            x[r], w[r], scale_a=of_a + r, scale_b=of_b, **HALVES
+        ),
+        "ag_gemm, fp8 blocks, halves in the last round": lambda r: kernels.ag_gemm(
+            wide[r], wide_b[r], scale_a=of_a[:, None] * blocks, scale_b=blocks, **HALVES
+        ),
         "ag_gemm, split_k": lambda r: kernels.ag_gemm(a[r], b[r], algorithm="split_k", block=(16, 16)),
         "ag_gemm, pushers": lambda r: kernels.ag_gemm(a[r], b[r], **TILES, pushers=2, push_block=64, push_warps=4),
         "ag_gemm, pushers, fp8 rows": lambda r: kernels.ag_gemm(

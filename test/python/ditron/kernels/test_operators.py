@@ -56,6 +56,27 @@ def test_ag_gemm(ranks, rows, N, K, layout):
 
 
 @pytest.mark.parametrize("layout", ["nk", "kn"])
+@pytest.mark.parametrize("columns, programs", [(32, 10), (32, 40), (256, 4), (256, 16), (256, 40)])
+@pytest.mark.parametrize("ranks, rows, N", [(1, 70, 72), (3, 40, 280)])
+def test_ag_gemm_whose_last_round_is_of_narrower_tiles(ranks, rows, N, columns, programs, layout):
+    """Halves or quarters, as a round has place for them: the same bits as by one program, which has full rounds only."""
+    a, b, bias = data(ranks, rows, 40, seed=1), data(ranks, N, 40, seed=2), data(N, seed=3)
+
+    def main():
+        rank = ditron.rank()
+        for call in range(3):
+            mine = a[rank].roll(call, 0).contiguous()
+            how = {"algorithm": "overlapped", "block": (16, columns, 16), "pieces": 2}
+            got, whole = (
+                kernels.ag_gemm(mine, weight(b[rank], layout), bias, programs=count, **how) for count in (programs, 1)
+            )
+            numerics.assert_product(got, a.roll(call, 1).reshape(-1, 40), b[rank].T, bias)
+            assert torch.equal(got, whole)
+
+    run(main, ranks=ranks)
+
+
+@pytest.mark.parametrize("layout", ["nk", "kn"])
 @pytest.mark.parametrize("split", [1, 2, 5])
 @pytest.mark.parametrize("rows, N, K", [(1, 8, 8), (5, 40, 72), (20, 136, 264)])
 @pytest.mark.parametrize("ranks", [1, 3])

@@ -38,10 +38,10 @@ from ditron.kernels.gathered_product import (
     MOST_REGISTERS,
     PUSH_REGISTERS,
     SM_REGISTERS,
+    few_columns_schedule,
     multiply_gathered,
     prefers_stores,
     push_pieces_kernel,
-    pushed_schedule,
 )
 from ditron.kernels.node_pushes import algorithm_on_nodes
 from ditron.kernels.operands import (
@@ -246,11 +246,11 @@ def ag_gemm_rule(problem: Problem) -> Rule:
         why = f"a rank sends {sent / 2**20:.1f} MB to few tiles, which go on as slices of K arrive"
         return Rule({"algorithm": "k_slices"}, why)
     rule = product_rule(problem, 2)
-    pushed = pushed_schedule(problem.ranks, problem.rows, problem.N)
-    if rule.options["algorithm"] != "overlapped" or not pushed or problem.itemsize == 1:
+    schedule = few_columns_schedule(problem.ranks, problem.rows, problem.N)
+    if rule.options["algorithm"] != "overlapped" or not schedule or problem.itemsize == 1:
         return rule
-    stored = f"rows are stored, for a weight of up to {FEW_COLUMNS} columns of more than two ranks"
-    return Rule({"algorithm": "overlapped"} | pushed, f"{rule.why}; {stored}")
+    how = "rows are stored" if "pushers" in schedule else "tiles are smaller"
+    return Rule({"algorithm": "overlapped"} | schedule, f"{rule.why}; {how}, for a weight of up to {FEW_COLUMNS} columns")
 
 
 @tunable(
@@ -266,9 +266,9 @@ def ag_gemm_candidates(problem: Problem) -> Iterator[Options]:
     yield from split_k_candidates(problem)
     tiles = list(tile_candidates(problem, (2, 1, 4), stages=5))
     yield from tiles
-    if tiles:
+    if tiles and problem.ranks > 2:
         for pushers in (12, 14, 16):
-            if pushed := pushed_schedule(problem.ranks, problem.rows, problem.N, 2 * FEW_COLUMNS, pushers):
+            if pushed := few_columns_schedule(problem.ranks, problem.rows, problem.N, 2 * FEW_COLUMNS, pushers):
                 yield {"algorithm": "overlapped"} | pushed
     yield from slices_candidates(problem)
     yield from by_rank_candidates(problem)
@@ -395,7 +395,7 @@ def ag_gemm(
         if overlaps("ag_gemm", group, algorithm, nbytes, a, b, out, scales=scales):
             is_free = not schedule and not has_nodes and scales is None
             if is_free and prefers_stores(group):
-                schedule = pushed_schedule(ranks, rows, N)
+                schedule = few_columns_schedule(ranks, rows, N)
             chosen = schedule_for("ag_gemm", group, rows, 2, schedule, whole_pieces=False, scales=scales)
             quantized = () if has_nodes else (None, None) if scales is None else scales.for_kernel()
             program = ag_gemm_nodes_program if has_nodes else ag_gemm_program

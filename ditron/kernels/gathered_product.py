@@ -37,9 +37,9 @@ __all__ = [
     "PUSH_REGISTERS",
     "SM_REGISTERS",
     "ag_gemm_kernel",
+    "few_columns_schedule",
     "multiply_gathered",
     "push_pieces_kernel",
-    "pushed_schedule",
     "prefers_stores",
 ]
 
@@ -426,6 +426,10 @@ FEW_COLUMNS = 2048
 #: sooner than a copy engine (docs/results/tensor-parallel.md).
 PUSHERS = 14
 
+#: Between two ranks, with up to so many rows of each and ``FEW_COLUMNS`` columns or fewer, smaller tiles in four pieces
+#: are ahead (docs/results/tensor-parallel-experiments.md).
+MOST_ROWS_OF_TWO = 8192
+
 #: On a GPU with fewer SMs, a part of one for instance, the programs that store are too many of those that fit at once.
 FEWEST_SMS = 5 * PUSHERS
 
@@ -435,9 +439,16 @@ def prefers_stores(group: Group) -> bool:
     return group.has_nvlink and group.sms >= FEWEST_SMS and not group.small_shapes
 
 
-def pushed_schedule(ranks: int, rows: int, N: int, most: int = FEW_COLUMNS, pushers: int = PUSHERS) -> Options:
-    """Where rows are stored by programs: for a weight of up to ``most`` columns; empty elsewhere."""
+def few_columns_schedule(ranks: int, rows: int, N: int, most: int = FEW_COLUMNS, pushers: int = PUSHERS) -> Options:
+    """For a weight of up to ``most`` columns, smaller tiles and more pieces, stored by programs of more than two ranks.
+
+    Empty elsewhere, and for more rows than that was measured with between two ranks, or fewer than two pieces have.
+    """
     pieces = min(4, capacity_for(rows) // SMALL_TILE[0])
-    if ranks <= 2 or most < N or pieces < 2:
+    if ranks < 2 or most < N or pieces < 2:
         return {}
-    return {"block": SMALL_TILE, "pieces": pieces, "group_m": 4, "stages": 5, "pushers": pushers}
+    tiles: Options = {"block": SMALL_TILE, "pieces": pieces, "stages": 5}
+    if ranks == 2:
+        group_m = min(8, capacity_for(rows) // SMALL_TILE[0] // pieces)
+        return tiles | {"group_m": group_m} if capacity_for(rows) <= MOST_ROWS_OF_TWO else {}
+    return tiles | {"group_m": 4, "pushers": pushers}

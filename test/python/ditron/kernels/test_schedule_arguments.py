@@ -11,7 +11,7 @@ from fake_cuda import machine
 from ditron import kernels
 from ditron.kernels.ag_gemm import ag_gemm_program
 from ditron.kernels.ag_gemm_slices import slices_schedule
-from ditron.kernels.gathered_product import FEWEST_SMS, pushed_schedule
+from ditron.kernels.gathered_product import FEWEST_SMS, few_columns_schedule
 from ditron.kernels.gemm_rs import gemm_rs_program
 from ditron.kernels.schedules import check_schedule, schedule_for
 from ditron.tuning.lookup import GroupChoices
@@ -37,9 +37,11 @@ def test_a_rule_that_names_more_hides_no_other_schedule():
 
 
 @pytest.mark.parametrize("rows", [300, 400, 512])
-def test_pushed_rows_depend_on_their_capacity(rows):
-    assert pushed_schedule(4, rows, 1024)["pieces"] == 4
-    assert pushed_schedule(2, rows, 1024) == pushed_schedule(4, rows, 4096) == pushed_schedule(4, 128, 1024) == {}
+def test_schedules_of_few_columns_depend_on_the_capacity_of_rows(rows):
+    assert few_columns_schedule(4, rows, 1024)["pieces"] == few_columns_schedule(2, rows, 1024)["pieces"] == 4
+    assert few_columns_schedule(4, rows, 1024)["pushers"] and "pushers" not in few_columns_schedule(2, rows, 1024)
+    assert few_columns_schedule(4, rows, 4096) == few_columns_schedule(4, 128, 1024) == {}
+    assert few_columns_schedule(2, 8000, 1024) and not few_columns_schedule(2, 9000, 1024)
 
 
 @pytest.mark.parametrize(

@@ -250,7 +250,9 @@ def ag_gemm_rule(problem: Problem) -> Rule:
     if rule.options["algorithm"] != "overlapped" or not schedule or problem.itemsize == 1:
         return rule
     how = "rows are stored" if "pushers" in schedule else "tiles are smaller"
-    return Rule({"algorithm": "overlapped"} | schedule, f"{rule.why}; {how}, for a weight of up to {FEW_COLUMNS} columns")
+    return Rule(
+        {"algorithm": "overlapped"} | schedule, f"{rule.why}; {how}, for a weight of up to {FEW_COLUMNS} columns"
+    )
 
 
 @tunable(

@@ -20,6 +20,11 @@ import ditron.language as dl
 from ditron.distributed.torch_groups import AnyGroup
 from ditron.kernels.all_to_all import all_to_all
 from ditron.kernels.dispatch import torch_operator
+from ditron.kernels.gathered_product import (
+    PUSH_REGISTERS,
+    prefers_stores,
+    registers_beside_pushers,
+)
 from ditron.kernels.gemm_a2a import exchanged_dims
 from ditron.kernels.operands import (
     aligned,
@@ -31,26 +36,79 @@ from ditron.kernels.operands import (
     result,
     weight_layout,
 )
-from ditron.kernels.schedules import check_schedule, overlaps, product_rule, schedule_for, tile_candidates
+from ditron.kernels.schedules import (
+    SMALL_TILE,
+    check_schedule,
+    fits_tile_kernel,
+    has_tiles,
+    overlaps,
+    product_rule,
+    schedule_for,
+    tile_candidates,
+)
 from ditron.kernels.tiles import (
+    PIECE,
     accumulator,
     add_bias,
     dot_between,
     growing_piece_of,
     growing_piece_rows,
+    rows_of_growing_piece,
     shards_descriptor,
     store_tile,
     tile_position,
 )
 from ditron.tuning.lookup import tuned
 from ditron.tuning.problem import Options, Problem
-from ditron.tuning.registry import tunable
+from ditron.tuning.registry import Rule, tunable
 from ditron_compiler.errors import DitronError
 
 __all__ = ["a2a_gemm", "a2a_gemm_program"]
 
 #: Bytes for each rank from which on they travel in 8 pieces: copies of less than some MB are slow.
 MANY_BYTES = 24 << 20
+
+#: Up to so many bytes for each rank, where each sends ``LEAST_STORED`` or more and the product takes not much longer
+#: than they travel, stores of programs are ahead of copies, and of an exchange and a product one after the other. That
+#: is by the columns of the product, for the part of A that leaves a rank (docs/results/all-to-all.md).
+MOST_STORED, LEAST_STORED, MOST_COLUMNS = 12 << 20, 8 << 20, 3072
+
+
+@ditron.jit
+def push_parts_kernel(
+    a_ptr,
+    inbox_ptr,
+    arrived_ptr,
+    rows,
+    K,
+    BM: tl.constexpr,
+    PIECES: tl.constexpr,
+    COUNT: tl.constexpr,
+    BLOCK: tl.constexpr,
+):
+    """Store each other rank's rows of ``a`` [ranks, rows, K] in its ``inbox`` [ranks, rows, K], and count each piece.
+
+    Every rank has as many of the programs, which wait for their stores, as a signal must, while those of other ranks
+    store. The shares of all of one rank are ``COUNT``.
+    """
+    own = dl.rank()
+    ranks = dl.num_ranks()
+    others = ranks - 1
+    programs = tl.num_programs(0) // others
+    index = tl.program_id(0) // others
+    peer = (own + ranks - 1 - tl.program_id(0) % others) % ranks
+    share = tl.where(index == 0, COUNT - programs + 1, 1)
+    tiles_m = tl.cdiv(rows, BM)
+    part_ptr = a_ptr + peer.to(tl.int64) * rows * K
+    theirs_ptr = dl.symm_at(inbox_ptr + own.to(tl.int64) * rows * K, peer)
+    for piece in range(PIECES):
+        first, last = rows_of_growing_piece(piece, rows, tiles_m, BM, PIECES)
+        begin, elements = first.to(tl.int64) * K, (last - first).to(tl.int64) * K
+        for block in range(index, tl.cdiv(elements, BLOCK).to(tl.int32), programs):
+            at = block.to(tl.int64) * BLOCK + tl.arange(0, BLOCK)
+            mask = at < elements
+            tl.store(theirs_ptr + begin + at, tl.load(part_ptr + begin + at, mask=mask), mask=mask)
+        dl.notify(arrived_ptr + own * PIECES + piece, peer, share, op="add")
 
 
 @ditron.jit(do_not_specialize=["epoch"])
@@ -74,13 +132,18 @@ def a2a_gemm_kernel(
     B_IS_KN: tl.constexpr,
     HAS_BIAS: tl.constexpr,
     RANKS: tl.constexpr,
+    COUNT: tl.constexpr,
 ):
-    """Tiles of C [rows, N]; a tile's ``RANKS`` parts of K, of ``K`` elements, follow each other from the own one on."""
+    """Tiles of C [rows, N]; a tile's ``RANKS`` parts of K, of ``K`` elements, follow each other from the own one on.
+
+    The signal of a piece that has arrived is ``COUNT`` times the epoch.
+    """
     own = dl.rank()
     tiles_m = tl.cdiv(rows, BM)
     tiles_n = tl.cdiv(N, BN)
     k_steps = tl.cdiv(K, BK)
-    token = dl.wait(arrived_ptr, 0, epoch)
+    goal = epoch * COUNT
+    token = dl.wait(arrived_ptr, 0, goal)
     for tile in tl.range(tl.program_id(0), tiles_m * tiles_n, PROGRAMS, flatten=True):
         _, m, n = tile_position(tile, tiles_m, tiles_n, 0, 1, GROUP)
         piece, first = growing_piece_of(m, tiles_m, PIECES)
@@ -89,7 +152,9 @@ def a2a_gemm_kernel(
         waits_at = tl.where((tile < PROGRAMS) | (m_before < first), 0, -1)
         acc = accumulator(a_desc, BM, BN, "none")
         for step in range(RANKS * k_steps):
-            part = step // k_steps
+            part = 0  # no division: one in the loop over K takes longer than the tensor cores leave
+            for other in tl.static_range(1, RANKS):
+                part += (step >= other * k_steps).to(tl.int32)
             k = step - part * k_steps
             sender = (own + part) % RANKS
             if part == 0:
@@ -98,7 +163,7 @@ def a2a_gemm_kernel(
             else:
                 source = inbox_desc
                 if k == waits_at:
-                    token = dl.wait(arrived_ptr + sender * PIECES + piece, 1, epoch)
+                    token = dl.wait(arrived_ptr + sender * PIECES + piece, 1, goal)
                 row = dl.consume_token(m * BM, token)
             acc = dot_between(source, b_desc, sender, row, k * BK, n * BN, sender * K + k * BK, acc, BM, BK, B_IS_KN)
         acc = add_bias(acc, bias_ptr, n * BN, N, BN, HAS_BIAS)
@@ -145,11 +210,15 @@ def a2a_gemm_program(
     num_warps=8,
     stages=4,
     maxnreg=None,
+    pushers=0,
+    push_block=16384,
+    push_warps=16,
 ):
     """``out`` [rows, N] = this rank's rows of all ranks' ``a`` [ranks * rows, K], side by side, times ``b`` transposed.
 
     ``b`` is ``[N, ranks * K]``, or ``[ranks * K, N]`` if b_is_kn; ``bias`` [N] counts if has_bias. ``num_ranks`` is the
-    group's. Memory is kept for up to ``capacity`` rows. What goes to a rank travels in ``pieces``.
+    group's. Memory is kept for up to ``capacity`` rows. What goes to a rank travels in ``pieces``: by a copy engine, or
+    with ``pushers`` by stores of about so many programs of another kernel, ``push_block`` elements at a time.
     """
     rank, ranks, epoch = dh.rank(), dh.num_ranks(), dh.epoch()
     (rows, N), K = out.shape, a.shape[1]
@@ -157,11 +226,10 @@ def a2a_gemm_program(
     arrived = dh.symm_zeros(ranks * pieces, dtype=torch.int64, name="arrived")
     done = dh.symm_zeros(ranks, dtype=torch.int64, name="done")
     BM, BN, BK = block
-    with dh.stream("copy"):
-        for step in dh.range(1, ranks):  # all that this rank was sent in the call before has been read
-            dh.signal_write(done[rank], epoch, (rank + step) % ranks)
-        for step in dh.range(1, ranks):
-            dh.signal_wait(done[(rank + step) % ranks], epoch)
+    if pushers:
+        maxnreg = registers_beside_pushers(num_warps, push_warps, maxnreg)
+
+    def copy() -> None:
         for piece in range(pieces):
             first, last = growing_piece_rows(rows, BM, piece, pieces)
             for step in dh.range(1, ranks):
@@ -170,6 +238,29 @@ def a2a_gemm_program(
                     a[peer * rows + first : peer * rows + last], inbox[rank * rows + first : rank * rows + last], peer
                 )
                 dh.signal_write(arrived[rank * pieces + piece], epoch, peer)
+
+    with dh.stream("copy"):
+        for step in dh.range(1, ranks):  # all that this rank was sent in the call before has been read
+            dh.signal_write(done[rank], epoch, (rank + step) % ranks)
+        for step in dh.range(1, ranks):
+            dh.signal_wait(done[(rank + step) % ranks], epoch)
+        if pushers and num_ranks > 1:
+            others = num_ranks - 1
+            push_parts_kernel[(max(1, pushers // others) * others,)](
+                a,
+                inbox,
+                arrived,
+                rows,
+                K,
+                BM=BM,
+                PIECES=pieces,
+                COUNT=PIECE,
+                BLOCK=push_block,
+                num_warps=push_warps,
+                maxnreg=PUSH_REGISTERS,
+            )
+        else:
+            copy()
     tiles = dh.cdiv(rows, BM) * dh.cdiv(N, BN)
     a2a_gemm_kernel[(dh.minimum(programs, tiles),)](
         shards_descriptor(a, ranks, rows, K, (BM, BK)),
@@ -191,6 +282,7 @@ def a2a_gemm_program(
         B_IS_KN=b_is_kn,
         HAS_BIAS=has_bias,
         RANKS=num_ranks,
+        COUNT=PIECE if pushers else 1,
         num_warps=num_warps,
         num_stages=stages,
         **({} if maxnreg is None else {"maxnreg": maxnreg}),
@@ -202,12 +294,37 @@ def _most_pieces(part: int) -> int:
     return 8 if part >= MANY_BYTES else 4
 
 
-@tunable(
-    "a2a_gemm", rule=lambda problem: product_rule(problem, _most_pieces(problem.sent_bytes // (problem.ranks - 1)))
-)
+def stored_schedule(ranks: int, rows: int, N: int, row_bytes: int, pushers: int = 12) -> Options:
+    """Where programs store ``rows`` rows of ``row_bytes`` bytes for each rank; empty elsewhere."""
+    part = capacity_for(rows) * row_bytes
+    if N * ranks > MOST_COLUMNS * (ranks - 1) or part > MOST_STORED or part * (ranks - 1) < LEAST_STORED:
+        return {}
+    return {"block": SMALL_TILE, "pieces": 4, "group_m": 4, "stages": 5, "pushers": pushers}
+
+
+def _stored(problem: Problem, pushers: int = 12) -> Options:
+    return stored_schedule(
+        problem.ranks, problem.rows, problem.N, problem.K // problem.ranks * problem.itemsize, pushers
+    )
+
+
+def a2a_gemm_rule(problem: Problem) -> Rule:
+    """What :func:`a2a_gemm` runs where nothing is measured, on a GPU with ``FEWEST_SMS`` SMs or more."""
+    part = problem.sent_bytes // max(1, problem.ranks - 1)
+    if has_tiles(problem) and (schedule := _stored(problem)):
+        why = f"{part / 2**20:.1f} MB for each rank are stored, which takes as long as so few columns"
+        return Rule({"algorithm": "overlapped"} | schedule, why)
+    return product_rule(problem, _most_pieces(part))
+
+
+@tunable("a2a_gemm", rule=a2a_gemm_rule)
 def a2a_gemm_candidates(problem: Problem) -> Iterator[Options]:
     """Schedules of :func:`a2a_gemm`."""
     yield from tile_candidates(problem, (8, 4, 2))
+    if has_tiles(problem):
+        for pushers in (8, 12, 16):
+            if schedule := _stored(problem, pushers):
+                yield {"algorithm": "overlapped"} | schedule
     yield {"algorithm": "sequential"}
     yield {"algorithm": "nccl"}
 
@@ -271,6 +388,9 @@ def a2a_gemm(
         algorithm, schedule = tuned("a2a_gemm", group, algorithm, schedule, flat.dtype, rows, N, w.shape[1])
         check_schedule("a2a_gemm", schedule, a2a_gemm_program)
         part = flat.nbytes // ranks
+        if algorithm is None and not schedule and prefers_stores(group) and fits_tile_kernel(group, flat, b, product):
+            if schedule := stored_schedule(ranks, rows, N, K * flat.element_size()):
+                algorithm = "overlapped"
         if overlaps("a2a_gemm", group, algorithm, part * (ranks - 1), flat, b, product):
             pieces = 8 if group.small_shapes else _most_pieces(part)
             chosen = schedule_for("a2a_gemm", group, rows, pieces, schedule, whole_pieces=False)

@@ -35,13 +35,12 @@ from ditron.kernels.all_gather import all_gather
 from ditron.kernels.dispatch import SCALING, torch_operator
 from ditron.kernels.gathered_product import (
     FEW_COLUMNS,
-    MOST_REGISTERS,
     PUSH_REGISTERS,
-    SM_REGISTERS,
     few_columns_schedule,
     multiply_gathered,
     prefers_stores,
     push_pieces_kernel,
+    registers_beside_pushers,
 )
 from ditron.kernels.node_pushes import algorithm_on_nodes
 from ditron.kernels.operands import (
@@ -145,9 +144,8 @@ def ag_gemm_program(
     """
     rank, ranks, epoch = dh.rank(), dh.num_ranks(), dh.epoch()
     rows, K = a.shape
-    if pushers:  # they have registers on SMs whose programs wait for what other ranks' push
-        left = SM_REGISTERS - push_warps * 32 * PUSH_REGISTERS
-        maxnreg = min(maxnreg or MOST_REGISTERS, left // (num_warps * 32) // 8 * 8)
+    if pushers:
+        maxnreg = registers_beside_pushers(num_warps, push_warps, maxnreg)
     gathered = dh.symm_empty(ranks * capacity, K, dtype=a.dtype, name="gathered")
     arrived = dh.symm_zeros(ranks * pieces, dtype=torch.int64, name="arrived")
     done = dh.symm_zeros(ranks, dtype=torch.int64, name="done")

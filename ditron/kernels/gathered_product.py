@@ -33,18 +33,23 @@ from ditron.tuning.problem import Options
 __all__ = [
     "FEWEST_SMS",
     "FEW_COLUMNS",
-    "MOST_REGISTERS",
     "PUSH_REGISTERS",
-    "SM_REGISTERS",
     "ag_gemm_kernel",
     "few_columns_schedule",
     "multiply_gathered",
     "push_pieces_kernel",
+    "registers_beside_pushers",
     "prefers_stores",
 ]
 
 #: Of a thread that stores pieces; of any thread at most; of an SM.
 PUSH_REGISTERS, MOST_REGISTERS, SM_REGISTERS = 32, 255, 1 << 16
+
+
+def registers_beside_pushers(num_warps: int, push_warps: int, maxnreg: int | None) -> int:
+    """Of a thread of a program that waits for what others push, at most: theirs find room on its SM."""
+    left = SM_REGISTERS - push_warps * 32 * PUSH_REGISTERS
+    return min(maxnreg or MOST_REGISTERS, left // (num_warps * 32) // 8 * 8)
 
 
 @ditron.jit

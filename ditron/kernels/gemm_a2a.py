@@ -30,9 +30,11 @@ from ditron.kernels.operands import (
     result,
     weight_layout,
 )
+from ditron.kernels.pushes import copy_streams_for
 from ditron.kernels.schedules import check_schedule, overlaps, product_rule, schedule_for, tile_candidates
 from ditron.kernels.tiles import (
     MAX_REGISTERS,
+    PIECE,
     accumulator,
     add_bias,
     dot_step,
@@ -44,13 +46,13 @@ from ditron.kernels.tiles import (
 )
 from ditron.tuning.lookup import tuned
 from ditron.tuning.problem import Options, Problem
-from ditron.tuning.registry import tunable
+from ditron.tuning.registry import Rule, tunable
 from ditron_compiler.errors import DitronError
 
 __all__ = ["exchanged_dims", "gemm_a2a", "gemm_a2a_program"]
 
-# What the tiles of a piece add up to in a call, however many they are: calls of other shapes use the same counters.
-PIECE = 1 << 20
+#: Bytes for each rank from which on they travel in 4 pieces.
+MANY_BYTES = 64 << 20
 
 
 @ditron.jit(do_not_specialize=["epoch"])
@@ -78,6 +80,7 @@ def gemm_a2a_kernel(
     HAS_BIAS: tl.constexpr,
     RANKS: tl.constexpr,
     PARTS: tl.constexpr,
+    COPY_STREAMS: tl.constexpr,
 ):
     """Tiles of A @ B.T by owner of their columns: others' to the outbox [ranks, rows, N], own ones to ``out``."""
     own = dl.rank()
@@ -88,8 +91,9 @@ def gemm_a2a_kernel(
     publish_at = tl.minimum(4, k_steps - 1)  # by then the stores of the tile before have completed: nothing waits
     counted = -1  # piece of the tile before, which is not published yet, and what it counts
     share = 0
-    dl.wait(taken_ptr, own, epoch - 1)  # the others have pulled what the call before left in the outbox
-    dl.wait(taken_ptr + own + 1, RANKS - 1 - own, epoch - 1)
+    # The others have pulled what the call before left in the outbox.
+    dl.wait(taken_ptr, own * COPY_STREAMS, epoch - 1)
+    dl.wait(taken_ptr + (own + 1) * COPY_STREAMS, (RANKS - 1 - own) * COPY_STREAMS, epoch - 1)
     for tile in tl.range(tl.program_id(0), RANKS * tiles_m * tiles_n, PROGRAMS, flatten=True):
         shard, m, n = tile_position(tile, tiles_m, tiles_n, (own + 1) % RANKS, RANKS, GROUP)
         piece, first, tile_rows = piece_of(m, tiles_m, PIECES)
@@ -153,19 +157,21 @@ def gemm_a2a_program(
     stages=4,
     parts=2,
     maxnreg=MAX_REGISTERS,
+    copy_streams=1,
 ):
     """``out`` [ranks * rows, N] = this rank's N columns of all ranks' ``a`` [rows, K] times ``b`` transposed.
 
     ``b`` is ``[ranks * N, K]``, or ``[K, ranks * N]`` if b_is_kn; ``bias`` [ranks * N] is added if has_bias.
     ``num_ranks`` is the group's. Memory is kept for up to ``capacity`` rows. A block of rows and columns travels in
-    ``pieces``, at most as many as it has rows of tiles.
+    ``pieces``, at most as many as it has rows of tiles, by ``copy_streams``.
     """
     rank, ranks, epoch = dh.rank(), dh.num_ranks(), dh.epoch()
     (rows, K), N = a.shape, out.shape[1]
     outbox = dh.symm_empty(ranks * capacity, N, dtype=out.dtype, name="outbox")
     started = dh.symm_zeros(1, dtype=torch.int64, name="started")
     finished = dh.symm_zeros(ranks * pieces, dtype=torch.int64, name="finished")
-    taken = dh.symm_zeros(ranks, dtype=torch.int64, name="taken")
+    streams = min(copy_streams, pieces)
+    taken = dh.symm_zeros(ranks * streams, dtype=torch.int64, name="taken")
     BM, BN, BK = block
     columns = (BM, BN // parts)
 
@@ -193,21 +199,29 @@ def gemm_a2a_program(
         HAS_BIAS=has_bias,
         RANKS=num_ranks,
         PARTS=parts,
+        COPY_STREAMS=streams,
         num_warps=num_warps,
         num_stages=stages,
         **({} if maxnreg is None else {"maxnreg": maxnreg}),
     )
-    with dh.stream("copy"):
+
+    def pull(copier: int) -> None:
         # In a CUDA graph the waits below are kernels: on an SM before a program is, one would keep that program away.
         dh.signal_wait(started[0], epoch * programs)
         for step in dh.range(1, ranks):
             sender = (rank - step) % ranks  # which computes these columns as its block number ``step``
-            for piece in range(pieces):
+            for piece in range(copier, pieces, streams):
                 first, last = piece_rows(rows, BM, piece, pieces)
                 dh.signal_wait(finished[sender * pieces + piece], epoch * PIECE)
                 source = outbox[rank * rows + first : rank * rows + last]
                 dh.rank_copy(source, out[sender * rows + first : sender * rows + last], sender, pull=True)
-            dh.signal_write(taken[rank], epoch, sender)
+            dh.signal_write(taken[rank * streams + copier], epoch, sender)
+
+    with dh.stream("copy"):
+        pull(0)
+    for copier in range(1, streams):  # of one, the steps between two copies are exposed
+        with dh.stream(f"copy{copier}"):
+            pull(copier)
 
 
 def exchanged_dims(what: str, x: torch.Tensor, columns: str, rows: str, dims: dict[str, Any]) -> int:
@@ -223,10 +237,26 @@ def exchanged_dims(what: str, x: torch.Tensor, columns: str, rows: str, dims: di
     return dims[rows] % x.ndim
 
 
-@tunable("gemm_a2a", rule=lambda problem: product_rule(problem, 4))
+def _most_pieces(part: int) -> int:
+    """Pieces of the ``part`` bytes that go to a rank (docs/results/all-to-all.md)."""
+    return 4 if part >= MANY_BYTES else 2
+
+
+def gemm_a2a_rule(problem: Problem) -> Rule:
+    """What :func:`gemm_a2a` runs where nothing is measured."""
+    rule = product_rule(problem, _most_pieces(problem.sent_bytes // max(1, problem.ranks - 1)))
+    if rule.options["algorithm"] != "overlapped":
+        return rule
+    return Rule(rule.options | copy_streams_for(problem.ranks), rule.why)
+
+
+@tunable("gemm_a2a", rule=gemm_a2a_rule)
 def gemm_a2a_candidates(problem: Problem) -> Iterator[Options]:
     """Schedules of :func:`gemm_a2a`."""
-    yield from tile_candidates(problem, (4, 2, 8))
+    for options in tile_candidates(problem, (4, 2, 8)):
+        yield options
+        if problem.ranks > 2 and options["pieces"] in (2, 4):
+            yield options | {"copy_streams": 2}
     yield {"algorithm": "sequential"}
     yield {"algorithm": "nccl"}
 
@@ -286,7 +316,10 @@ def gemm_a2a(
         received = out.view(ranks * rows, -1) if gather_dim == 0 else out.new_empty(ranks * rows, N // ranks)
         sent = received.nbytes // ranks * (ranks - 1)
         if overlaps("gemm_a2a", group, algorithm, sent, flat, b, received):
-            chosen = schedule_for("gemm_a2a", group, rows, 4, schedule, whole_pieces=True)
+            pieces = 4 if group.small_shapes else _most_pieces(received.nbytes // ranks)
+            chosen = schedule_for("gemm_a2a", group, rows, pieces, schedule, whole_pieces=True)
+            if not schedule and not group.small_shapes:
+                chosen |= copy_streams_for(ranks)
             offsets = b if bias is None else aligned(bias)
             gemm_a2a_program(
                 flat,

@@ -22,6 +22,7 @@ from ditron.kernels.dispatch import SCALING, torch_operator
 from ditron.kernels.gemm_rs_nodes import gemm_rs_nodes_program
 from ditron.kernels.node_pushes import algorithm_on_nodes
 from ditron.kernels.operands import aligned, capacity_for, in_group, matrices, result, weight_layout
+from ditron.kernels.pushes import copy_streams_for
 from ditron.kernels.rank_products import gemm_rs_by_rank_program
 from ditron.kernels.reduce_scatter import reduce_scatter
 from ditron.kernels.repeated import repeatable, run_step
@@ -364,13 +365,6 @@ def gemm_rs_program(
     for copier in range(1, streams):  # of one, the steps between two copies are exposed
         with dh.stream(f"copy{copier}"):
             push(copier)
-
-
-def copy_streams_for(ranks: int) -> Options:
-    """With more than one peer, two streams copy: what one has between two copies would be exposed
-    (docs/results/tensor-parallel.md).
-    """
-    return {"copy_streams": 2} if ranks > 2 else {}
 
 
 def gemm_rs_rule(problem: Problem) -> Rule:

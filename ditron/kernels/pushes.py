@@ -7,8 +7,9 @@ from typing import Any
 import torch
 
 import ditron.host as dh
+from ditron.tuning.problem import Options
 
-__all__ = ["ShardPushes"]
+__all__ = ["ShardPushes", "copy_streams_for"]
 
 
 class ShardPushes:
@@ -59,3 +60,10 @@ class ShardPushes:
         """Let the stream wait for the other ranks' shards."""
         for step in dh.range(1, self.ranks):
             self.await_one(step)
+
+
+def copy_streams_for(ranks: int) -> Options:
+    """With more than one peer, two streams copy: what one has between two copies would be exposed
+    (docs/results/tensor-parallel.md).
+    """
+    return {"copy_streams": 2} if ranks > 2 else {}

@@ -397,7 +397,8 @@ def product_rule(problem: Problem, most_pieces: int) -> Rule:
     """What :func:`overlaps` and :func:`schedule_for` say on a GPU from Hopper on, and :func:`goes_by_rank`."""
     sent = problem.sent_bytes // (2 if problem.operator == "gemm_ar" else 1)  # by the scatter
     peers = problem.ranks - 1
-    fills = problem.operator != "gemm_ar" and _fills_products(problem.ranks, problem.rows, sent)
+    goes_by_rank = problem.operator in ("ag_gemm", "gemm_rs")
+    fills = goes_by_rank and _fills_products(problem.ranks, problem.rows, sent)
     if not has_tiles(problem):
         below = "by_rank" if fills else "sequential"
         return Rule({"algorithm": below}, "fp32, or rows that are no multiple of 16 bytes: TMA reaches no tiles")
@@ -409,7 +410,7 @@ def product_rule(problem: Problem, most_pieces: int) -> Rule:
     if sent < OVERLAPPED_BYTES:
         least = BY_RANK_BYTES * peers
         by_rank = f", by products for each rank's rows from {least >> 20} MB on"
-        has_both = problem.operator != "gemm_ar" and 0 < least < OVERLAPPED_BYTES
+        has_both = goes_by_rank and 0 < least < OVERLAPPED_BYTES
         return Rule({"algorithm": "sequential"}, numbers + (by_rank if has_both else ""))
     if problem.operator == "gemm_ar":
         return Rule({"algorithm": "overlapped"}, numbers)

@@ -28,6 +28,7 @@ __all__ = [
     "piece_rows",
     "promoted",
     "row_product",
+    "rows_of_growing_piece",
     "scale_tile",
     "scales_of_shard",
     "shards_descriptor",
@@ -82,6 +83,15 @@ def growing_piece_of(m, tiles_m, PIECES: tl.constexpr):
     for last in tl.static_range(1, PIECES):
         piece += (m >= tiles_m * (last * (last + 1) // 2) // (PIECES * (PIECES + 1) // 2)).to(tl.int32)
     return piece, tiles_m * (piece * (piece + 1) // 2) // (PIECES * (PIECES + 1) // 2)
+
+
+@ditron.jit
+def rows_of_growing_piece(piece, rows, tiles_m, BM: tl.constexpr, PIECES: tl.constexpr):
+    """As :func:`growing_piece_rows`, in a kernel; ``tiles_m`` rows of tiles are of ``BM`` rows."""
+    parts: tl.constexpr = PIECES * (PIECES + 1) // 2
+    first = tiles_m * (piece * (piece + 1) // 2) // parts * BM
+    last = tiles_m * ((piece + 1) * (piece + 2) // 2) // parts * BM
+    return tl.minimum(first, rows), tl.minimum(last, rows)
 
 
 @ditron.jit

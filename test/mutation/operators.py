@@ -111,16 +111,16 @@ def rows_moved(algorithm: str, call: int, rank: int, ranks: int) -> float:
     return 0.0 if is_right else 1.0
 
 
-def gemm_a2a(call: int, rank: int, ranks: int) -> float:
+def gemm_a2a(call: int, rank: int, ranks: int, **how: Any) -> float:
     a, b = data(ranks, 40, 16, seed=call), data(ranks * 32, 16, seed=call + 10)
     exact = a.reshape(-1, 16).float() @ b[rank * 32 : (rank + 1) * 32].float().T
-    return error(kernels.gemm_a2a(a[rank], b, pieces=2, **_TILES), exact)
+    return error(kernels.gemm_a2a(a[rank], b, pieces=2, **_TILES, **how), exact)
 
 
-def a2a_gemm(call: int, rank: int, ranks: int) -> float:
+def a2a_gemm(call: int, rank: int, ranks: int, **how: Any) -> float:
     a, b = data(ranks, ranks * 40, 16, seed=call), data(32, ranks * 16, seed=call + 10)
     mine = torch.cat([each.chunk(ranks)[rank] for each in a], 1)
-    return error(kernels.a2a_gemm(a[rank], b, pieces=2, **_TILES), mine.float() @ b.float().T)
+    return error(kernels.a2a_gemm(a[rank], b, pieces=2, **_TILES, **how), mine.float() @ b.float().T)
 
 
 def normalized(program: str, call: int, rank: int, ranks: int) -> float:
@@ -198,7 +198,17 @@ def operators() -> list[Subject]:
         operator("all_to_all_v, stored", "stored_all_to_all_v_program", functools.partial(rows_moved, "stored")),
         operator("all_to_all_v, ll", "ll_all_to_all_v_program", functools.partial(rows_moved, "ll")),
         operator("gemm_a2a", "gemm_a2a_program", gemm_a2a),
+        operator(
+            "gemm_a2a, two copy streams",
+            "gemm_a2a_program, two copy streams",
+            functools.partial(gemm_a2a, copy_streams=2),
+        ),
         operator("a2a_gemm", "a2a_gemm_program", a2a_gemm),
+        operator(
+            "a2a_gemm, pushers",
+            "a2a_gemm_program, pushers",
+            functools.partial(a2a_gemm, pushers=2, push_block=128, push_warps=4),
+        ),
         *(
             operator(f"all_reduce_rms_norm, {name}", program, functools.partial(normalized, program))
             for name, program in (

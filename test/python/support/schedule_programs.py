@@ -8,9 +8,11 @@ from typing import Any
 import torch
 
 from ditron._program.program import Program
+from ditron.kernels.a2a_gemm import a2a_gemm_program
 from ditron.kernels.ag_gemm import ag_gemm_program
 from ditron.kernels.ag_gemm_slices import ag_gemm_slices_program
 from ditron.kernels.ep_exchange import ep_dispatch_program
+from ditron.kernels.gemm_a2a import gemm_a2a_program
 from ditron.kernels.gemm_rs import gemm_rs_program
 from ditron.kernels.moe_rs import moe_rs_program
 from ditron.kernels.plan_programs import moe_plan_program, sample_of
@@ -62,10 +64,12 @@ def _sums(to_all: bool) -> Program:
 
 #: By name.
 SCHEDULE_PROGRAMS = {
+    "a2a_gemm_program, pushers": _scheduled(a2a_gemm_program, {"pushers": 4, "push_block": 256, "push_warps": 4}),
     "ag_gemm_program, pushers": _scheduled(
         ag_gemm_program, {"pushers": 1, "push_block": 256, "push_warps": 4, "pieces": 2}
     ),
     "ag_gemm_slices_program, by peer": _scheduled(ag_gemm_slices_program, {"by_peer": True, "in_flight": 1}),
+    "gemm_a2a_program, two copy streams": _scheduled(gemm_a2a_program, {"copy_streams": 2, "pieces": 3}),
     "gemm_rs_program, two copy streams": _scheduled(gemm_rs_program, {"copy_streams": 2, "pieces": 3}),
     "gemm_rs_program, stores": _scheduled(gemm_rs_program, {"stores": True}),
     "ep_dispatch_program, with scales": _dispatch(floats=True, scaled=True),

@@ -182,9 +182,31 @@ def test_any_dimension_of_the_sequence(algorithm, dim):
     run(main, ranks=ranks)
 
 
+@pytest.mark.parametrize("layout", ["nk", "kn"])
+@pytest.mark.parametrize("ranks, rows, pushers", [(1, 40, 2), (2, 5, 1), (3, 40, 1), (3, 150, 5), (4, 40, 7)])
+def test_a2a_gemm_of_stored_rows(ranks, rows, pushers, layout):
+    """By as many programs for each rank as there can be, one at least."""
+    x, w, bias = data(ranks, ranks * rows, 40, seed=1), data(72, ranks * 40, seed=2), data(72, seed=3)
+    how = {"algorithm": "overlapped", "pushers": pushers, "push_block": 256, "push_warps": 4, "pieces": 3}
+
+    def main():
+        for call in range(3):
+            turned = x.roll(call, 1)
+            got = kernels.a2a_gemm(turned[ditron.rank()].contiguous(), weight(w, layout), bias, **how)
+            mine = torch.cat([each.chunk(ranks)[ditron.rank()] for each in turned], 1)
+            numerics.assert_product(got, mine, w.T, bias)
+
+    run(main, ranks=ranks)
+
+
+@pytest.mark.parametrize(
+    "before, behind",
+    [({}, {}), ({"copy_streams": 2}, {"pushers": 4, "push_block": 128, "push_warps": 4})],
+    ids=["copied", "by two streams, stored"],
+)
 @pytest.mark.parametrize("graphs", [False, True])
 @pytest.mark.parametrize("pieces", [1, 3])
-def test_products_in_any_order(pieces, graphs):
+def test_products_in_any_order(pieces, graphs, before, behind):
     ranks, rows, N, K = 3, 150, 40, 40
     x, w = data(ranks, rows, K, seed=1), data(ranks * N, K, seed=2)
     heads, back = data(ranks, ranks * rows, K, seed=3), data(N, ranks * K, seed=4)
@@ -193,9 +215,9 @@ def test_products_in_any_order(pieces, graphs):
         rank = ditron.rank()
         for call in range(3):
             turned, of_heads = x.roll(call, 1), heads.roll(call, 1)
-            got = kernels.gemm_a2a(turned[rank].contiguous(), w, algorithm="overlapped", pieces=pieces)
+            got = kernels.gemm_a2a(turned[rank].contiguous(), w, algorithm="overlapped", pieces=pieces, **before)
             numerics.assert_product(got, turned.flatten(0, 1), w.chunk(ranks)[rank].T)
-            got = kernels.a2a_gemm(of_heads[rank].contiguous(), back, algorithm="overlapped", pieces=pieces)
+            got = kernels.a2a_gemm(of_heads[rank].contiguous(), back, algorithm="overlapped", pieces=pieces, **behind)
             mine = torch.cat([each.chunk(ranks)[rank] for each in of_heads], 1)
             numerics.assert_product(got, mine, back.T)
 

@@ -9,6 +9,7 @@ import torch
 from fake_cuda import machine
 
 from ditron import kernels
+from ditron.kernels.a2a_gemm import a2a_gemm_program
 from ditron.kernels.ag_gemm import ag_gemm_program
 from ditron.kernels.ag_gemm_slices import slices_schedule
 from ditron.kernels.gathered_product import FEWEST_SMS, few_columns_schedule
@@ -119,3 +120,31 @@ def test_small_tiles_have_four_warps_where_nobody_names_them(block, warps):
         schedule_for("gemm_rs", group, 2048, 2, {"block": block, "num_warps": 16}, whole_pieces=False)["num_warps"]
         == 16
     )
+
+
+@pytest.mark.parametrize(
+    "ranks, heads, sms, has_nvlink, pushers",
+    [
+        (2, 8, 132, True, 12),
+        (4, 16, 132, True, 12),
+        (4, 16, FEWEST_SMS - 1, True, None),
+        (4, 16, 132, False, None),
+        (2, 16, 132, True, None),  # twice the bytes for each rank, and twice the columns
+    ],
+)
+def test_rows_behind_an_exchange_are_stored_where_they_take_as_long_as_the_product(
+    machine, monkeypatch, ranks, heads, sms, has_nvlink, pushers
+):
+    group, ran = machine.group, []
+    group.choices, group.sms, group.has_nvlink, group.num_ranks = GroupChoices(None), sms, has_nvlink, ranks
+
+    class Recorder:
+        constants = a2a_gemm_program.constants
+
+        def __call__(self, *args, **constants):
+            ran.append(constants)
+
+    monkeypatch.setattr(sys.modules["ditron.kernels.a2a_gemm"], "a2a_gemm_program", Recorder())
+    size = heads * 128
+    kernels.a2a_gemm(torch.empty(ranks * 8192, size // ranks).bfloat16(), torch.empty(size, size).bfloat16())
+    assert ran[0].get("pushers") == pushers and ran[0]["programs"] == sms - (pushers or 0)

@@ -33,6 +33,17 @@ def test_candidates_begin_with_the_rule(operator):
         assert {"algorithm": "nccl"} in found and len(found) >= 4
 
 
+def test_what_products_behind_an_exchange_run():
+    """Rows are stored where they travel about as long as the product takes; no product is by rank."""
+
+    def rule(ranks: int, rows: int, size: int) -> dict:
+        return dict(OPERATORS["a2a_gemm"].rule(Problem("a2a_gemm", "bf16", ranks, rows, size, size)).options)
+
+    assert rule(2, 8192, 1024)["pushers"] == rule(4, 8192, 2048)["pushers"] == 12
+    assert "pushers" not in rule(2, 8192, 2048) and rule(2, 8192, 2048)["algorithm"] == "overlapped"
+    assert rule(2, 4096, 2048) == rule(1, 8192, 1024) == {"algorithm": "sequential"}
+
+
 @pytest.mark.parametrize("sizes", [["gemm_a2a", "16384", "2048", "1024"], ["a2a_gemm", "16384", "1024", "2048"]])
 def test_explain(sizes, capsys):
     assert main(["explain", *sizes, "--ranks", "2", "--machine", "h200x2"]) == 0

@@ -30,7 +30,7 @@ from ditron.tuning.registry import OPERATORS
 from ditron.tuning.tables import Table, shipped_path
 
 PAGE = Path(__file__).resolve().parents[1] / "docs" / "results" / "tensor-parallel.md"
-LINKS = PAGE.with_name("links.md")
+FEW_ROWS, LINKS = PAGE.with_name("tensor-parallel-collectives.md"), PAGE.with_name("links.md")
 M = 8192
 #: Measured on 4 x H200 in a loop, 2026-11-22, by the first versions of the operators: ms by shape.
 FOUR = {
@@ -123,7 +123,7 @@ def collectives_on_two() -> Iterator[tuple[str, str, float]]:
 
 def cublas_alone() -> Iterator[tuple[str, str, float]]:
     """ "product", page and shape, us of cuBLAS alone in graphs, up to 2048 rows."""
-    for page in (PAGE, LINKS):
+    for page in (FEW_ROWS, LINKS):
         for M, shape, us in re.findall(r"^\| (\d+), (\d+ x \d+) \| graph \| ([\d.]+) \|", page.read_text(), re.M):
             if int(M) <= 2048:
                 yield "product", f"{page.stem}: {M}, {shape}", float(us)

@@ -70,7 +70,7 @@ LL_BYTES, LL128_BYTES = 128 << 10, 8 << 20
 TWO_SHOT_SAVED_BYTES = 384 << 10
 
 #: Up to so many bytes sent by each rank, a collective is stores of a kernel, sums are data words: faster than copy
-#: engines and a copy out of the workspace, which is smaller (docs/results/tensor-parallel.md, links.md).
+#: engines and a copy out of the workspace, which is smaller (docs/results/tensor-parallel-collectives.md, links.md).
 STORED_BYTES = 192 << 20
 
 #: Elements that a program of a collective sends to each rank at once, on GPUs.

@@ -88,8 +88,8 @@ def push_parts_kernel(
 ):
     """Store each other rank's rows of ``a`` [ranks, rows, K] in its ``inbox`` [ranks, rows, K], and count each piece.
 
-    Every rank has as many of the programs, which wait for their stores, as a signal must, while those of other ranks
-    store. The shares of all of one rank are ``COUNT``.
+    The programs are divided among the other ranks: while those of one wait for their stores to complete, before they
+    count a piece, those of others store. What a rank's programs count for a piece is ``COUNT`` together.
     """
     own = dl.rank()
     ranks = dl.num_ranks()
@@ -218,7 +218,8 @@ def a2a_gemm_program(
 
     ``b`` is ``[N, ranks * K]``, or ``[ranks * K, N]`` if b_is_kn; ``bias`` [N] counts if has_bias. ``num_ranks`` is the
     group's. Memory is kept for up to ``capacity`` rows. What goes to a rank travels in ``pieces``: by a copy engine, or
-    with ``pushers`` by stores of about so many programs of another kernel, ``push_block`` elements at a time.
+    with ``pushers`` by stores of so many programs of another kernel, equally many for each rank, ``push_block``
+    elements at a time.
     """
     rank, ranks, epoch = dh.rank(), dh.num_ranks(), dh.epoch()
     (rows, N), K = out.shape, a.shape[1]
@@ -245,8 +246,7 @@ def a2a_gemm_program(
         for step in dh.range(1, ranks):
             dh.signal_wait(done[(rank + step) % ranks], epoch)
         if pushers and num_ranks > 1:
-            others = num_ranks - 1
-            push_parts_kernel[(max(1, pushers // others) * others,)](
+            push_parts_kernel[(_divided(pushers, num_ranks),)](
                 a,
                 inbox,
                 arrived,
@@ -294,12 +294,18 @@ def _most_pieces(part: int) -> int:
     return 8 if part >= MANY_BYTES else 4
 
 
+def _divided(pushers: int, ranks: int) -> int:
+    """As many for each other rank, and one at least."""
+    others = max(1, ranks - 1)
+    return max(1, pushers // others) * others
+
+
 def stored_schedule(ranks: int, rows: int, N: int, row_bytes: int, pushers: int = 12) -> Options:
     """Where programs store ``rows`` rows of ``row_bytes`` bytes for each rank; empty elsewhere."""
     part = capacity_for(rows) * row_bytes
     if N * ranks > MOST_COLUMNS * (ranks - 1) or part > MOST_STORED or part * (ranks - 1) < LEAST_STORED:
         return {}
-    return {"block": SMALL_TILE, "pieces": 4, "group_m": 4, "stages": 5, "pushers": pushers}
+    return {"block": SMALL_TILE, "pieces": 4, "group_m": 4, "stages": 5, "pushers": _divided(pushers, ranks)}
 
 
 def _stored(problem: Problem, pushers: int = 12) -> Options:
@@ -388,7 +394,10 @@ def a2a_gemm(
         algorithm, schedule = tuned("a2a_gemm", group, algorithm, schedule, flat.dtype, rows, N, w.shape[1])
         check_schedule("a2a_gemm", schedule, a2a_gemm_program)
         part = flat.nbytes // ranks
-        if algorithm is None and not schedule and prefers_stores(group) and fits_tile_kernel(group, flat, b, product):
+        if "pushers" in schedule:
+            schedule = schedule | {"pushers": _divided(schedule["pushers"], ranks)}
+        is_free = algorithm in (None, "overlapped") and not schedule
+        if is_free and prefers_stores(group) and fits_tile_kernel(group, flat, b, product):
             if schedule := stored_schedule(ranks, rows, N, K * flat.element_size()):
                 algorithm = "overlapped"
         if overlaps("a2a_gemm", group, algorithm, part * (ranks - 1), flat, b, product):

@@ -17,9 +17,11 @@ from ditron.kernels.schedules import SMALL_TILE
 from ditron.kernels.tiles import (
     accumulator,
     add_bias,
-    block_scaled_dot_step,
-    dot_step,
+    last_round,
+    narrow_parts,
+    narrow_stages,
     piece_of,
+    product_step,
     promoted,
     scale_tile,
     scales_of_shard,
@@ -102,35 +104,6 @@ def shard_tile(tile, tiles_m, tiles_n, GROUP: tl.constexpr, HAS_NODES: tl.conste
 
 
 @ditron.jit
-def product_step(
-    source,
-    b_desc,
-    scales,
-    scale_b_ptr,
-    shard,
-    row,
-    col,
-    k,
-    acc,
-    rows,
-    K,
-    BM: tl.constexpr,
-    BN: tl.constexpr,
-    BK: tl.constexpr,
-    B_IS_KN: tl.constexpr,
-    SCALE_A: tl.constexpr,
-):
-    """As ``dot_step``; operands whose scales are of blocks are scaled too."""
-    if SCALE_A == "block":
-        acc = block_scaled_dot_step(
-            source, b_desc, scales, scale_b_ptr, rows, shard, row, col, k, acc, rows, K, BM, BN, BK
-        )
-    else:
-        acc = dot_step(source, b_desc, shard, row, col, k, acc, BM, BK, B_IS_KN)
-    return acc
-
-
-@ditron.jit
 def narrow_tile(
     tile,
     part,
@@ -163,7 +136,7 @@ def narrow_tile(
 ):
     """One of ``PARTS`` ranges of a tile's columns; the descriptors of B and C are of so many."""
     WIDTH: tl.constexpr = BN // PARTS
-    NARROW_STAGES: tl.constexpr = STAGES * (BM + BN) // (BM + WIDTH)  # in the same shared memory
+    NARROW_STAGES: tl.constexpr = narrow_stages(STAGES, BM, BN, WIDTH)
     tiles_m = tl.cdiv(rows, BM)
     shard, m, n = shard_tile(tile, tiles_m, tl.cdiv(N, BN), GROUP, HAS_NODES)
     source = a_desc
@@ -188,6 +161,7 @@ def narrow_tile(
             b_desc,
             scales if SCALE_A != "none" else None,
             scale_b_ptr,
+            rows,
             source_shard,
             row,
             col,
@@ -253,13 +227,7 @@ def ag_gemm_kernel(
     tiles_m = tl.cdiv(rows, BM)
     tiles_n = tl.cdiv(N, BN)
     tiles = ranks * tiles_m * tiles_n
-    rest = tiles % PROGRAMS
-    parts = 1
-    if PARTS >= 2:
-        parts = tl.where(rest * 2 <= PROGRAMS, 2, parts)
-    if PARTS >= 4:
-        parts = tl.where(rest * 4 <= PROGRAMS, 4, parts)
-    whole = tl.where(parts > 1, tiles - rest, tiles)
+    whole, parts = last_round(tiles, tiles, PROGRAMS, PARTS)
     waited = own * PIECES
     goal = epoch * COUNT
     token = dl.wait(arrived_ptr + waited, 0, goal)
@@ -293,6 +261,7 @@ def ag_gemm_kernel(
                 b_desc,
                 scales if SCALE_A != "none" else None,
                 scale_b_ptr,
+                rows,
                 source_shard,
                 row,
                 n * BN,
@@ -316,7 +285,7 @@ def ag_gemm_kernel(
     narrow_b = (b_half_desc, b_quarter_desc)
     narrow_c = (c_half_desc, c_quarter_desc)
     for index in tl.static_range(PARTS // 2):  # halves, quarters
-        items = tl.where(parts == 2 << index, rest * (2 << index), 0)
+        items = tl.where(parts == 2 << index, (tiles - whole) * (2 << index), 0)
         for item in tl.range(tl.program_id(0), items, PROGRAMS):  # one at most; of a branch, ptxas serializes products
             narrow_tile(
                 whole + item // (2 << index),
@@ -350,11 +319,6 @@ def ag_gemm_kernel(
             )
 
 
-def _narrow_parts(columns: int) -> int:
-    """Into how many a tile may be divided: narrower ones than this take longer than their share (H200)."""
-    return 4 if columns >= 256 else 2 if columns >= 32 else 1
-
-
 def multiply_gathered(
     a: Any,
     gathered: Any,
@@ -383,7 +347,7 @@ def multiply_gathered(
     (rows, K), N, ranks = a.shape, c.shape[1], dh.num_ranks()
     BM, BN, BK = block
     tiles = ranks * dh.cdiv(rows, BM) * dh.cdiv(N, BN)
-    parts = _narrow_parts(BN)
+    parts = narrow_parts(BN)
 
     def of_b(columns: int) -> TensorDescriptor:
         return TensorDescriptor.from_tensor(b, [BK, columns] if b_is_kn else [columns, BK])

@@ -206,8 +206,6 @@ def gemm_a2a_program(
     )
 
     def pull(copier: int) -> None:
-        # In a CUDA graph the waits below are kernels: on an SM before a program is, one would keep that program away.
-        dh.signal_wait(started[0], epoch * programs)
         for step in dh.range(1, ranks):
             sender = (rank - step) % ranks  # which computes these columns as its block number ``step``
             for piece in range(copier, pieces, streams):
@@ -218,9 +216,13 @@ def gemm_a2a_program(
             dh.signal_write(taken[rank * streams + copier], epoch, sender)
 
     with dh.stream("copy"):
+        # In a CUDA graph the waits below are kernels: on an SM before a program is, one would keep that program away.
+        dh.signal_wait(started[0], epoch * programs)
+        begun = dh.record() if streams > 1 else None
         pull(0)
     for copier in range(1, streams):  # of one, the steps between two copies are exposed
         with dh.stream(f"copy{copier}"):
+            dh.await_event(begun)
             pull(copier)
 
 

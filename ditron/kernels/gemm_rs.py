@@ -11,12 +11,10 @@ from collections.abc import Iterator
 from typing import Any
 
 import torch
-import triton.language as tl
 from triton.tools.tensor_descriptor import TensorDescriptor
 
 import ditron
 import ditron.host as dh
-import ditron.language as dl
 from ditron.distributed.torch_groups import AnyGroup
 from ditron.kernels.dispatch import SCALING, torch_operator
 from ditron.kernels.gemm_rs_nodes import gemm_rs_nodes_program
@@ -27,6 +25,7 @@ from ditron.kernels.rank_products import gemm_rs_by_rank_program
 from ditron.kernels.reduce_scatter import reduce_scatter
 from ditron.kernels.repeated import repeatable, run_step
 from ditron.kernels.scales import promote_every, scaled_product, scales_of
+from ditron.kernels.scattered_product import gemm_rs_kernel
 from ditron.kernels.schedules import (
     by_rank_candidates,
     check_schedule,
@@ -39,201 +38,13 @@ from ditron.kernels.schedules import (
     tile_candidates,
     tile_space,
 )
-from ditron.kernels.tiles import (
-    MAX_REGISTERS,
-    PIECE,
-    accumulator,
-    block_scaled_dot_step,
-    columns_of,
-    dot_step,
-    load_rows,
-    piece_of,
-    piece_rows,
-    promoted,
-    scale_tile,
-    shards_descriptor,
-    store_columns,
-    store_tile,
-    tile_position,
-)
+from ditron.kernels.tiles import MAX_REGISTERS, PIECE, narrow_parts, piece_rows, shards_descriptor
 from ditron.tuning.lookup import tuned
 from ditron.tuning.problem import Options, Problem
 from ditron.tuning.registry import Rule, tunable
 from ditron_compiler.errors import DitronError
 
 __all__ = ["gemm_rs", "gemm_rs_program"]
-
-
-@ditron.jit
-def publish_tile(
-    counts_ptr, arrived_ptr, tile, tiles_m, tiles_n, PIECES: tl.constexpr, PIECE: tl.constexpr, STORES: tl.constexpr
-):
-    """Count a stored tile, at its owner or for the copy stream: those of a piece add up to ``PIECE``.
-
-    ``tile`` is twice the number of its piece among those of all shards, and 1 for the piece's first tile.
-    """
-    own = dl.rank()
-    piece = tile // 2 % PIECES
-    rows_of_tiles = tiles_m * (piece + 1) // PIECES - tiles_m * piece // PIECES
-    share = tl.where(tile % 2 == 1, PIECE - rows_of_tiles * tiles_n + 1, 1)
-    if STORES:
-        dl.notify(arrived_ptr + own * PIECES + piece, tile // 2 // PIECES, share, op="add")
-    else:
-        dl.notify(counts_ptr + tile // 2, own, share, op="add", scope="gpu")
-
-
-@ditron.jit
-def scaled_columns(
-    result,
-    part: tl.constexpr,
-    scale_a_ptr,
-    scale_b_ptr,
-    shard,
-    row,
-    col,
-    rows,
-    N,
-    BM: tl.constexpr,
-    BN: tl.constexpr,
-    PARTS: tl.constexpr,
-    SCALE_A: tl.constexpr,
-    SCALE_B: tl.constexpr,
-):
-    """One of ``PARTS`` ranges of a tile's columns, times the scales of its rows in ``shard`` and of the columns."""
-    columns = columns_of(result, part, PARTS)
-    if SCALE_A != "none":
-        scale_a_ptr += shard * rows if SCALE_A == "row" else 0
-        columns = scale_tile(columns, scale_a_ptr, scale_b_ptr, row, col, rows, N, BM, BN // PARTS, SCALE_A, SCALE_B)
-    return columns
-
-
-@ditron.jit(do_not_specialize=["epoch"])
-def gemm_rs_kernel(
-    a_desc,
-    b_desc,
-    scale_a_ptr,
-    scale_b_ptr,
-    out_desc,
-    outbox_desc,
-    inbox_ptr,
-    counts_ptr,
-    arrived_ptr,
-    rows,
-    N,
-    K,
-    capacity,
-    epoch,
-    BM: tl.constexpr,
-    BN: tl.constexpr,
-    BK: tl.constexpr,
-    GROUP: tl.constexpr,
-    PIECES: tl.constexpr,
-    PROGRAMS: tl.constexpr,
-    PIECE: tl.constexpr,
-    B_IS_KN: tl.constexpr,
-    RANKS: tl.constexpr,
-    PARTS: tl.constexpr,
-    SCALE_A: tl.constexpr,
-    SCALE_B: tl.constexpr,
-    PROMOTE: tl.constexpr,
-    STORES: tl.constexpr,
-    PUBLISH_AT: tl.constexpr,
-):
-    """Other ranks' tiles to the outbox ``[ranks, rows, N]``, the own ones plus the inbox's to ``out`` [rows, N].
-
-    With ``STORES`` there is no outbox: a tile is stored in its owner's inbox ``[2, ranks, rows, N]``, whose halves are
-    used in turns as exchange.py explains, and counted there.
-    """
-    own = dl.rank()
-    half = (epoch % 2).to(tl.int32)
-    tiles_m = tl.cdiv(rows, BM)
-    tiles_n = tl.cdiv(N, BN)
-    k_steps = tl.maximum(tl.cdiv(K, BK), 2)  # beyond K are zeros
-    # A tile is published in the loop over K of the next one: by then its stores have completed, and nothing waits. Not
-    # in the last step, which Triton puts behind the epilogue, where own tiles wait for what other ranks publish.
-    publish_at = tl.minimum(PUBLISH_AT, k_steps - 2)
-    if STORES:
-        place = half.to(tl.int64) * RANKS * capacity + own.to(tl.int64) * rows
-        boxes = ()
-        for other in tl.static_range(1, RANKS):
-            owners_ptr = dl.symm_at(inbox_ptr + place * N, (own + other) % RANKS)
-            boxes = boxes + (tl.make_tensor_descriptor(owners_ptr, [rows, N], [N, 1], [BM, BN // PARTS]),)
-    stored = -1  # the tile before, which is not published yet (publish_tile)
-    if PROMOTE:
-        acc = tl.zeros((BM, BN), tl.float32)
-    for tile in tl.range(tl.program_id(0), RANKS * tiles_m * tiles_n, PROGRAMS, flatten=True):
-        shard, m, n = tile_position(tile, tiles_m, tiles_n, (own + 1) % RANKS, RANKS, GROUP)
-        piece, first, _ = piece_of(m, tiles_m, PIECES)
-        before = stored
-        stored = tl.where(shard == own, -1, (shard * PIECES + piece) * 2 + ((m == first) & (n == 0)).to(tl.int32))
-        if PROMOTE:
-            sums = tl.zeros((BM, BN), tl.float32)
-        else:
-            acc = accumulator(a_desc, BM, BN, SCALE_A)
-        for k in range(k_steps):
-            if SCALE_A == "block":
-                scales = scale_a_ptr + shard * rows
-                acc = block_scaled_dot_step(
-                    a_desc,
-                    b_desc,
-                    scales,
-                    scale_b_ptr,
-                    RANKS * rows,
-                    shard,
-                    m * BM,
-                    n * BN,
-                    k * BK,
-                    acc,
-                    rows,
-                    K,
-                    BM,
-                    BN,
-                    BK,
-                )
-            else:
-                acc = dot_step(a_desc, b_desc, shard, m * BM, n * BN, k * BK, acc, BM, BK, B_IS_KN)
-            if PROMOTE:
-                sums, acc = promoted(sums, acc, k, k_steps, PROMOTE)
-            if (k == publish_at) & (before >= 0):
-                publish_tile(counts_ptr, arrived_ptr, before, tiles_m, tiles_n, PIECES, PIECE, STORES)
-        result = sums if PROMOTE else acc
-        if shard == own:  # each branch scales: Triton 3.6 cannot fuse the loops with more than the branches behind
-            for part in tl.static_range(PARTS):
-                col = n * BN + part * (BN // PARTS)
-                total = scaled_columns(
-                    result, part, scale_a_ptr, scale_b_ptr, shard, m * BM, col, rows, N, BM, BN, PARTS, SCALE_A, SCALE_B
-                )
-                box_ptr = inbox_ptr
-                for other in tl.static_range(1, RANKS):  # all waits, then all loads: none is behind another
-                    sender = (own + other) % RANKS
-                    token = dl.wait(arrived_ptr + sender * PIECES + piece, 1, epoch * PIECE if STORES else epoch)
-                    box_ptr = dl.consume_token(box_ptr, token)
-                if STORES:
-                    box_ptr += half.to(tl.int64) * RANKS * capacity * N
-                for other in tl.static_range(1, RANKS):
-                    sender = (own + other) % RANKS
-                    theirs_ptr = box_ptr + sender.to(tl.int64) * rows * N
-                    total += load_rows(theirs_ptr, m * BM, col, rows, N, BM, BN // PARTS).to(tl.float32)
-                store_columns(out_desc, 0, m * BM, col, total)
-        elif SCALE_A == "none" and not STORES:
-            store_tile(outbox_desc, shard, m * BM, n * BN, result, PARTS)
-        else:
-            if STORES:
-                box = boxes[0]
-                for other in tl.static_range(2, RANKS):
-                    if shard == (own + other) % RANKS:
-                        box = boxes[other - 1]
-            for part in tl.static_range(PARTS):
-                col = n * BN + part * (BN // PARTS)
-                columns = scaled_columns(
-                    result, part, scale_a_ptr, scale_b_ptr, shard, m * BM, col, rows, N, BM, BN, PARTS, SCALE_A, SCALE_B
-                )
-                if STORES:
-                    box.store([m * BM, col], columns.to(box.dtype))
-                else:
-                    store_columns(outbox_desc, shard, m * BM, col, columns)
-    if stored >= 0:
-        publish_tile(counts_ptr, arrived_ptr, stored, tiles_m, tiles_n, PIECES, PIECE, STORES)
 
 
 @ditron.program(
@@ -248,15 +59,15 @@ def gemm_rs_kernel(
     },
     sample_args=lambda ranks: {
         "a": f"bf16[{40 * ranks}, 32]",
-        "b": "bf16[48, 32]",
-        "out": "bf16[40, 48]",
+        "b": "bf16[80, 32]",
+        "out": "bf16[40, 80]",
         "scale_a": None,
         "scale_b": None,
         "capacity": 64,
         "num_ranks": ranks,
         "pieces": 2,
         "block": (16, 32, 32),
-        "programs": 3,
+        "programs": 4,
     },
     max_nodes=1,
 )
@@ -309,12 +120,19 @@ def gemm_rs_program(
         done = dh.symm_zeros(ranks, dtype=torch.int64, name="done")
 
     tiles = ranks * dh.cdiv(rows, BM) * dh.cdiv(N, BN)
-    gemm_rs_kernel[(dh.minimum(programs, tiles),)](
+    narrow = min(2, narrow_parts(BN))
+
+    def of_b(columns: int) -> TensorDescriptor:
+        return TensorDescriptor.from_tensor(b, [BK, columns] if b_is_kn else [columns, BK])
+
+    gemm_rs_kernel[(dh.minimum(programs, narrow * tiles),)](
         shards_descriptor(a, ranks, rows, K, (BM, BK)),
-        TensorDescriptor.from_tensor(b, [BK, BN] if b_is_kn else [BN, BK]),
+        of_b(BN),
+        of_b(BN // 2) if narrow == 2 else None,
         scale_a,
         scale_b,
         shards_descriptor(out, 1, rows, N, columns),
+        shards_descriptor(out, 1, rows, N, (BM, BN // 2)) if narrow == 2 else None,
         None if stores else shards_descriptor(outbox, ranks, rows, N, columns),
         inbox,
         counts,
@@ -331,6 +149,8 @@ def gemm_rs_program(
         PIECES=pieces,
         PROGRAMS=programs,
         PIECE=PIECE,
+        STAGES=stages,
+        NARROW=narrow,
         B_IS_KN=b_is_kn,
         RANKS=num_ranks,
         PARTS=parts,

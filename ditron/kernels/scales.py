@@ -37,6 +37,10 @@ FP8 = (torch.float8_e4m3fn, torch.float8_e5m2)
 #: Operations of a product for each byte that a rank sends: with more, torch's product is ahead. With sums in fp32, that
 #: of all rows, and a collective one after the other; with fast sums, those of each rank's rows, which hide the copies.
 PAID_OPERATIONS, PAID_FAST_OPERATIONS = 23_000, 40_000
+
+#: With sums in fp32, and fewer operations in all, the persistent kernel takes less than the host needs to enqueue a
+#: product for each rank's rows (docs/results/tensor-parallel-quantized.md).
+FEW_OPERATIONS = 1 << 38
 OUT_DTYPES = (torch.bfloat16, torch.float16, torch.float32)
 
 
@@ -226,12 +230,14 @@ def prefers_product(scales: Scales, nbytes: int, a: torch.Tensor, b: torch.Tenso
 
 def prefers_products_by_rank(scales: Scales, nbytes: int, a: torch.Tensor, b: torch.Tensor, out: torch.Tensor) -> bool:
     """Whether torch's products of each rank's rows, which hide what each rank sends, ``nbytes``, are ahead of the
-    persistent kernel: of fp8, unless tensor cores add all products of few operations a byte.
+    persistent kernel: of fp8, unless operations are few, or few a byte where tensor cores add all products.
     """
     if scales.dtype not in FP8 or not has_product(a, b, scales):
         return False
-    is_fast = scales.use_fast_accum and scales.kind_a != "block"
-    return not is_fast or _operations(a, b, out) > PAID_FAST_OPERATIONS * nbytes
+    if scales.kind_a == "block":
+        return True
+    operations = _operations(a, b, out)
+    return operations > (PAID_FAST_OPERATIONS * nbytes if scales.use_fast_accum else FEW_OPERATIONS)
 
 
 def _operations(a: torch.Tensor, b: torch.Tensor, out: torch.Tensor) -> int:

@@ -483,8 +483,10 @@ def tile_space(problem: Problem, sms: int, pieces: tuple[int, ...], stages: int,
 
 
 def has_tiles(problem: Problem) -> bool:
-    """Whether TMA reaches tiles of the problem's matrices."""
-    return problem.dtype != "fp32" and not any(extent * problem.itemsize % 16 for extent in (problem.N, problem.K))
+    """Whether TMA reaches tiles of the problem's matrices, of which an exchange divides the columns."""
+    divided = {"a2a_gemm": problem.K, "gemm_a2a": problem.N}.get(problem.operator, 0) // problem.ranks
+    extents = (problem.N, problem.K, divided)
+    return problem.dtype != "fp32" and not any(extent * problem.itemsize % 16 for extent in extents)
 
 
 def _tiled(problem: Problem, block: tuple[int, ...], pieces: int) -> Options:

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Any
 
+import triton
 import triton.language as tl
 from triton.tools.tensor_descriptor import TensorDescriptor
 
@@ -22,10 +23,14 @@ __all__ = [
     "dot_step",
     "growing_piece_of",
     "growing_piece_rows",
+    "last_round",
     "load_rows",
     "multiply_tiles",
+    "narrow_parts",
+    "narrow_stages",
     "piece_of",
     "piece_rows",
+    "product_step",
     "promoted",
     "row_product",
     "rows_of_growing_piece",
@@ -107,6 +112,37 @@ def tile_position(tile, tiles_m, tiles_n, first_shard, shards, GROUP: tl.constex
     size = tl.minimum(tiles_m - first, GROUP)
     within = tile % (GROUP * tiles_n)
     return shard, first + within % size, within // size
+
+
+def narrow_parts(columns: int) -> int:
+    """Into how many a tile of the last round may be divided: parts of fewer columns take longer than their share."""
+    return 4 if columns >= 256 else 2 if columns >= 32 else 1
+
+
+@triton.constexpr_function
+def narrow_stages(stages, rows, columns, width):
+    """Stages of tiles of ``width`` columns in the shared memory of those of ``columns``.
+
+    Below 64 rows Triton keeps one stage less in shared memory than there are, so that more of them take more.
+    """
+    return stages * (rows + columns) // (rows + width) if rows >= 64 else stages
+
+
+@ditron.jit
+def last_round(tiles, most, PROGRAMS: tl.constexpr, PARTS: tl.constexpr):
+    """How many of the ``tiles`` are computed whole, and into how many ranges of columns each of the rest is divided.
+
+    These leave some of ``PROGRAMS`` programs without a tile in the last round. They are halves or, up to ``PARTS``,
+    quarters where so many fit in that round, and ``most`` tiles at most are left for it.
+    """
+    rest = tiles % PROGRAMS
+    parts = 1
+    if PARTS >= 2:
+        parts = tl.where(rest * 2 <= PROGRAMS, 2, parts)
+    if PARTS >= 4:
+        parts = tl.where(rest * 4 <= PROGRAMS, 4, parts)
+    parts = tl.where(rest <= most, parts, 1)
+    return tl.where(parts > 1, tiles - rest, tiles), parts
 
 
 @ditron.jit
@@ -197,6 +233,36 @@ def block_scaled_dot_step(
     a = a_desc.load([shard, row, k]).reshape(BM, BK)
     product = tl.dot(a, b_desc.load([col, k]).T, out_dtype=tl.int32 if a_desc.dtype == tl.int8 else tl.float32)
     return acc + product.to(tl.float32) * (of_a * of_b)[:, None]
+
+
+@ditron.jit
+def product_step(
+    a_desc,
+    b_desc,
+    scale_a_ptr,
+    scale_b_ptr,
+    scale_rows,
+    shard,
+    row,
+    col,
+    k,
+    acc,
+    rows,
+    K,
+    BM: tl.constexpr,
+    BN: tl.constexpr,
+    BK: tl.constexpr,
+    B_IS_KN: tl.constexpr,
+    SCALE_A: tl.constexpr,
+):
+    """``dot_step``, or ``block_scaled_dot_step`` of operands whose scales are of blocks."""
+    if SCALE_A == "block":
+        acc = block_scaled_dot_step(
+            a_desc, b_desc, scale_a_ptr, scale_b_ptr, scale_rows, shard, row, col, k, acc, rows, K, BM, BN, BK
+        )
+    else:
+        acc = dot_step(a_desc, b_desc, shard, row, col, k, acc, BM, BK, B_IS_KN)
+    return acc
 
 
 @ditron.jit

@@ -158,6 +158,11 @@ def operators() -> list[Subject]:
             functools.partial(ag_gemm_slices, by_peer=True, in_flight=1),
         ),
         operator("gemm_rs", "gemm_rs_program", gemm_rs),
+        operator(
+            "gemm_rs, halves",
+            "gemm_rs_program",
+            functools.partial(gemm_rs, pieces=2, algorithm="overlapped", block=(16, 32, 16), programs=2),
+        ),
         operator("gemm_rs_nodes", "gemm_rs_nodes_program", gemm_rs, ((4, 2),)),
         operator(
             "ag_gemm, pushers",

@@ -24,9 +24,10 @@ def _scaled(program: Program, kind_a: str, kind_b: str) -> Program:
         plain = program.sample_args(ranks)
         matrices = {name: plain[name].replace("bf16", _FP8) for name in ("a", "b", "gathered_out") if name in plain}
         rows = 40 * (1 if program is ag_gemm_program else ranks)
+        columns = plain["b"].split("[")[1].split(",")[0]
         scales = {
             "scale_a": f"f32[{1 if kind_a == 'tensor' else rows}]",
-            "scale_b": f"f32[{48 if kind_b == 'row' else 1}]",
+            "scale_b": f"f32[{columns if kind_b == 'row' else 1}]",
         }
         return plain | matrices | scales | {"scale_a_kind": kind_a, "scale_b_kind": kind_b}
 

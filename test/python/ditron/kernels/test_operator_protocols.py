@@ -102,6 +102,18 @@ def test_a_captured_wait_has_registers_left(name, options):
     assert stack == 0 and 65536 - launched["num_warps"] * of_a_warp >= 32 * 128, (registers, stack)
 
 
+@pytest.mark.parametrize("block", [(16, 256, 128), (32, 256, 128), (64, 256, 64), (128, 256, 64), (128, 128, 64)])
+def test_narrower_tiles_take_no_more_shared_memory(block, monkeypatch):
+    """Those of the last round, whose descriptors and loops are beside those of whole ones."""
+    module = importlib.import_module("ditron.kernels.gathered_product")
+    taken = []
+    for parts in (module.narrow_parts, lambda columns: 1):
+        monkeypatch.setattr(module, "narrow_parts", parts)
+        compiled, _ = compiled_for_hopper("ag_gemm_program", {"block": block, "capacity": 2048 + len(taken)})
+        taken.append(compiled.metadata.shared)
+    assert taken[0] <= taken[1]
+
+
 def resources(compiled):
     """Registers of a thread, and bytes of its stack."""
     tool = Path(triton.__file__).parent / "backends" / "nvidia" / "bin" / "cuobjdump"

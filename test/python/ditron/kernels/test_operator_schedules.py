@@ -13,6 +13,7 @@ SEEDS = int(os.environ.get("SEEDS", "4"))
 ROWS, N, K = 40, 32, 16
 TILES = dict(algorithm="overlapped", block=(16, 16, 16), programs=3, pieces=2)
 TILES_FP8 = TILES | {"block": (16, 16, 32)}
+TWO = {"programs": 2}
 HALVES, QUARTERS = TILES | {"block": (16, 32, 32), "programs": 4}, TILES | {"block": (16, 256, 16), "programs": 4}
 
 
@@ -49,6 +50,13 @@ def calls(ranks):
             x[r], w[r], scale_a=of_a + r, scale_b=of_b, **TILES_FP8, pushers=1, push_block=128, push_warps=4
         ),
         "gemm_rs": lambda r: kernels.gemm_rs(whole[r], b[r], **TILES),
+        "gemm_rs, halves in the last round": lambda r: kernels.gemm_rs(whole[r], b[r], **HALVES | TWO),
+        "gemm_rs, stores, halves in the last round": lambda r: kernels.gemm_rs(
+            whole[r], b[r], **HALVES | TWO, stores=True
+        ),
+        "gemm_rs, fp8 rows, halves in the last round": lambda r: kernels.gemm_rs(
+            y[r], w[r], scale_a=ones, scale_b=of_b + r, **HALVES | TWO
+        ),
         "gemm_rs, two copy streams": lambda r: kernels.gemm_rs(whole[r], b[r], **TILES | {"pieces": 3}, copy_streams=2),
         "gemm_rs, stores": lambda r: kernels.gemm_rs(whole[r], b[r], **TILES, stores=True),
         "gemm_rs, stores, fp8 rows": lambda r: kernels.gemm_rs(

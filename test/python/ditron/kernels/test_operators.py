@@ -77,6 +77,25 @@ def test_ag_gemm_whose_last_round_is_of_narrower_tiles(ranks, rows, N, columns, 
 
 
 @pytest.mark.parametrize("layout", ["nk", "kn"])
+@pytest.mark.parametrize("columns, programs", [(32, 10), (32, 40), (256, 4), (256, 16), (256, 40)])
+@pytest.mark.parametrize("ranks, rows, N", [(1, 70, 72), (3, 40, 280), (3, 70, 560)])
+def test_gemm_rs_whose_last_round_is_of_narrower_tiles(ranks, rows, N, columns, programs, layout):
+    """As of ``ag_gemm``, where own tiles fill a round before."""
+    a, b = data(ranks, ranks * rows, 40, seed=1), data(ranks, N, 40, seed=2)
+
+    def main():
+        rank = ditron.rank()
+        for call in range(3):
+            mine = a[rank].roll(call, 0).contiguous()
+            how = {"algorithm": "overlapped", "block": (16, columns, 16), "pieces": 2}
+            got, whole = (kernels.gemm_rs(mine, weight(b[rank], layout), programs=p, **how) for p in (programs, 1))
+            assert_sum_of_products(got, a.roll(call, 1).view(ranks, ranks, rows, 40)[:, rank], b)
+            assert torch.equal(got, whole)
+
+    run(main, ranks=ranks)
+
+
+@pytest.mark.parametrize("layout", ["nk", "kn"])
 @pytest.mark.parametrize("split", [1, 2, 5])
 @pytest.mark.parametrize("rows, N, K", [(1, 8, 8), (5, 40, 72), (20, 136, 264)])
 @pytest.mark.parametrize("ranks", [1, 3])

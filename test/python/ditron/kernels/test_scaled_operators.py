@@ -287,6 +287,8 @@ def test_autocast_leaves_quantized_operands():
     [  # as measured on two H200s, and by rank on two H100s: rows of a rank, and what of the weight's N or K a rank has
         (4096, 14336, 8192, "N", "row", False, True, True),
         (4096, 3584, 8192, "N", "row", False, False, True),
+        (4096, 1792, 4096, "N", "row", False, False, False),
+        (4096, 4096, 1792, "K", "row", False, False, False),
         (4096, 14336, 8192, "N", "row", True, False, True),
         (4096, 3584, 8192, "N", "row", True, False, False),
         (4096, 3584, 8192, "N", "block", False, True, True),

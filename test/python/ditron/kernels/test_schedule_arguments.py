@@ -122,6 +122,18 @@ def test_small_tiles_have_four_warps_where_nobody_names_them(block, warps):
     )
 
 
+class Recorder:
+    """In the place of ``a2a_gemm``'s program: what it is called with."""
+
+    constants = a2a_gemm_program.constants
+
+    def __init__(self, ran):
+        self.ran = ran
+
+    def __call__(self, *args, **constants):
+        self.ran.append(constants)
+
+
 @pytest.mark.parametrize(
     "ranks, heads, sms, has_nvlink, pushers",
     [
@@ -138,13 +150,24 @@ def test_rows_behind_an_exchange_are_stored_where_they_take_as_long_as_the_produ
     group, ran = machine.group, []
     group.choices, group.sms, group.has_nvlink, group.num_ranks = GroupChoices(None), sms, has_nvlink, ranks
 
-    class Recorder:
-        constants = a2a_gemm_program.constants
-
-        def __call__(self, *args, **constants):
-            ran.append(constants)
-
-    monkeypatch.setattr(sys.modules["ditron.kernels.a2a_gemm"], "a2a_gemm_program", Recorder())
+    monkeypatch.setattr(sys.modules["ditron.kernels.a2a_gemm"], "a2a_gemm_program", Recorder(ran))
     size = heads * 128
     kernels.a2a_gemm(torch.empty(ranks * 8192, size // ranks).bfloat16(), torch.empty(size, size).bfloat16())
     assert ran[0].get("pushers") == pushers and ran[0]["programs"] == sms - (pushers or 0)
+
+
+@pytest.mark.parametrize("ranks, given, pushers", [(2, 5, 5), (4, 5, 3), (4, 12, 12), (8, 1, 7), (8, 12, 7)])
+def test_programs_that_store_are_equally_many_for_each_rank(machine, monkeypatch, ranks, given, pushers):
+    """And SMs are left to all of them."""
+    group, ran = machine.group, []
+    group.choices, group.sms, group.num_ranks = GroupChoices(None), 132, ranks
+    monkeypatch.setattr(sys.modules["ditron.kernels.a2a_gemm"], "a2a_gemm_program", Recorder(ran))
+    a, b = torch.empty(ranks * 256, 64).bfloat16(), torch.empty(64, ranks * 64).bfloat16()
+    kernels.a2a_gemm(a, b, algorithm="overlapped", pushers=given)
+    assert ran[0]["pushers"] == pushers and ran[0]["programs"] == 132 - pushers
+
+
+def test_rows_that_no_tile_reaches_are_exchanged_and_multiplied_one_by_one():
+    """K of a rank is no multiple of 16 bytes, though that of all is."""
+    problem = Problem("a2a_gemm", "bf16", 2, 4096, 1024, 2056)
+    assert candidates_of(problem)[0] == {"algorithm": "sequential"}

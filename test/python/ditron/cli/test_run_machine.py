@@ -42,10 +42,12 @@ def predict(capsys, *arguments):
 
 
 def test_times_and_the_critical_path(capsys, ag_gemm):
-    """A shape of full size, on all ranks of the machine; 7B strong was measured to take .273 to .290 ms."""
+    """A shape of full size, on all ranks of the machine; 7B strong was measured to take .273 to .290 ms, with a last round
+    of whole tiles: without, the product alone takes .93 of the time (docs/results/tensor-parallel-experiments.md).
+    """
     text = predict(capsys, "--machine", "h200x4", "--timing-only", ag_gemm)
     assert text.startswith("predicted for h200x4 (4 x H200, NVLink): timing only, 4 ranks\n")
-    assert 260 < last_call(text) < 300
+    assert 243 < last_call(text) < 280
     assert "main stream: ag_gemm_kernel (132 programs); " in text
     assert "critical path of the last call, first to last:" in text and "compute" in text.splitlines()[-1]
 

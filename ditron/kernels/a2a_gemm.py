@@ -23,6 +23,7 @@ from ditron.kernels.dispatch import torch_operator
 from ditron.kernels.gathered_product import (
     PUSH_REGISTERS,
     prefers_stores,
+    push_rows_of_piece,
     registers_beside_pushers,
 )
 from ditron.kernels.gemm_a2a import exchanged_dims
@@ -103,11 +104,7 @@ def push_parts_kernel(
     theirs_ptr = dl.symm_at(inbox_ptr + own.to(tl.int64) * rows * K, peer)
     for piece in range(PIECES):
         first, last = rows_of_growing_piece(piece, rows, tiles_m, BM, PIECES)
-        begin, elements = first.to(tl.int64) * K, (last - first).to(tl.int64) * K
-        for block in range(index, tl.cdiv(elements, BLOCK).to(tl.int32), programs):
-            at = block.to(tl.int64) * BLOCK + tl.arange(0, BLOCK)
-            mask = at < elements
-            tl.store(theirs_ptr + begin + at, tl.load(part_ptr + begin + at, mask=mask), mask=mask)
+        push_rows_of_piece(part_ptr, theirs_ptr, first, last, K, index, programs, BLOCK)
         dl.notify(arrived_ptr + own * PIECES + piece, peer, share, op="add")
 
 

@@ -40,6 +40,7 @@ __all__ = [
     "few_columns_schedule",
     "multiply_gathered",
     "push_pieces_kernel",
+    "push_rows_of_piece",
     "registers_beside_pushers",
     "prefers_stores",
 ]
@@ -52,6 +53,16 @@ def registers_beside_pushers(num_warps: int, push_warps: int, maxnreg: int | Non
     """Of a thread of a program that waits for what others push, at most: theirs find room on its SM."""
     left = SM_REGISTERS - push_warps * 32 * PUSH_REGISTERS
     return min(maxnreg or MOST_REGISTERS, left // (num_warps * 32) // 8 * 8)
+
+
+@ditron.jit
+def push_rows_of_piece(rows_ptr, theirs_ptr, first, last, K, index, programs, BLOCK: tl.constexpr):
+    """Store rows ``first`` to ``last`` of [rows, K] at the same place of a peer: every ``programs``-th block."""
+    begin, elements = first.to(tl.int64) * K, (last - first).to(tl.int64) * K
+    for block in range(index, tl.cdiv(elements, BLOCK).to(tl.int32), programs):
+        at = block.to(tl.int64) * BLOCK + tl.arange(0, BLOCK)
+        mask = at < elements
+        tl.store(theirs_ptr + begin + at, tl.load(rows_ptr + begin + at, mask=mask), mask=mask)
 
 
 @ditron.jit
@@ -82,11 +93,7 @@ def push_pieces_kernel(
         for piece in range(PIECES):
             first = tl.minimum(tiles_m * piece // PIECES * BM, rows)
             last = tl.minimum(tiles_m * (piece + 1) // PIECES * BM, rows)
-            begin, elements = first.to(tl.int64) * K, (last - first).to(tl.int64) * K
-            for block in range(tl.program_id(0), tl.cdiv(elements, BLOCK).to(tl.int32), programs):
-                at = block.to(tl.int64) * BLOCK + tl.arange(0, BLOCK)
-                mask = at < elements
-                tl.store(theirs_ptr + begin + at, tl.load(a_ptr + begin + at, mask=mask), mask=mask)
+            push_rows_of_piece(a_ptr, theirs_ptr, first, last, K, tl.program_id(0), programs, BLOCK)
             dl.notify(arrived_ptr + own * PIECES + piece, peer, share, op="add")
 
 

@@ -74,6 +74,8 @@ MANY_BYTES = 24 << 20
 #: is by the columns of the product, for the part of A that leaves a rank (docs/results/all-to-all.md).
 MOST_STORED, LEAST_STORED, MOST_COLUMNS = 12 << 20, 8 << 20, 3072
 
+_ALL_PROGRAMS = tl.constexpr(PIECE)
+
 
 @ditron.jit
 def push_parts_kernel(
@@ -108,6 +110,32 @@ def push_parts_kernel(
         dl.notify(arrived_ptr + own * PIECES + piece, peer, share, op="add")
 
 
+@ditron.jit
+def tell_readers(done_ptr, RANKS: tl.constexpr):
+    """Tell all other ranks that this program reads no more of what they have sent.
+
+    ``done`` [RANKS] of each rank counts the programs of every other one: ``_ALL_PROGRAMS`` a call, whatever the grid.
+    """
+    own = dl.rank()
+    is_last = tl.program_id(0) == tl.num_programs(0) - 1
+    share = tl.where(is_last, _ALL_PROGRAMS - tl.num_programs(0) + 1, 1)
+    for step in tl.static_range(1, RANKS):
+        dl.notify(done_ptr + own, (own + step) % RANKS, share, op="add")
+
+
+@ditron.jit
+def await_readers(done_ptr, epoch, RANKS: tl.constexpr):
+    """Behind :func:`tell_readers` of all programs: the kernel ends when all ranks have read what they were sent.
+
+    So the next call sends at once. Asked at its beginning, ranks answer 10 to 16 us later in a CUDA graph
+    (docs/decisions/0024-ranks-end-a-call-together.md).
+    """
+    own = dl.rank()
+    if tl.program_id(0) == tl.num_programs(0) - 1:  # no program waits for one that starts later
+        for step in tl.static_range(1, RANKS):
+            dl.wait(done_ptr + (own + step) % RANKS, 1, epoch * _ALL_PROGRAMS)
+
+
 @ditron.jit(do_not_specialize=["epoch"])
 def a2a_gemm_kernel(
     a_desc,
@@ -116,6 +144,7 @@ def a2a_gemm_kernel(
     bias_ptr,
     c_desc,
     arrived_ptr,
+    done_ptr,
     rows,
     N,
     K,
@@ -133,7 +162,8 @@ def a2a_gemm_kernel(
 ):
     """Tiles of C [rows, N]; a tile's ``RANKS`` parts of K, of ``K`` elements, follow each other from the own one on.
 
-    The signal of a piece that has arrived is ``COUNT`` times the epoch.
+    The signal of a piece that has arrived is ``COUNT`` times the epoch. The kernel ends when all ranks have read what
+    this one has sent.
     """
     own = dl.rank()
     tiles_m = tl.cdiv(rows, BM)
@@ -141,7 +171,8 @@ def a2a_gemm_kernel(
     k_steps = tl.cdiv(K, BK)
     goal = epoch * COUNT
     token = dl.wait(arrived_ptr, 0, goal)
-    for tile in tl.range(tl.program_id(0), tiles_m * tiles_n, PROGRAMS, flatten=True):
+    tiles = tiles_m * tiles_n
+    for tile in tl.range(tl.program_id(0), tiles, PROGRAMS, flatten=True):
         _, m, n = tile_position(tile, tiles_m, tiles_n, 0, 1, GROUP)
         piece, first = growing_piece_of(m, tiles_m, PIECES)
         # Computed anew: what a loop carries from tile to tile makes Triton give up the pipeline across tiles.
@@ -164,7 +195,10 @@ def a2a_gemm_kernel(
                 row = dl.consume_token(m * BM, token)
             acc = dot_between(source, b_desc, sender, row, k * BK, n * BN, sender * K + k * BK, acc, BM, BK, B_IS_KN)
         acc = add_bias(acc, bias_ptr, n * BN, N, BN, HAS_BIAS)
+        if tile + PROGRAMS >= tiles:  # before the store, which a signal behind it would wait for
+            tell_readers(done_ptr, RANKS)
         store_tile(c_desc, 0, m * BM, n * BN, acc, 2)
+    await_readers(done_ptr, epoch, RANKS)
 
 
 @ditron.program(
@@ -238,10 +272,6 @@ def a2a_gemm_program(
                 dh.signal_write(arrived[rank * pieces + piece], epoch, peer)
 
     with dh.stream("copy"):
-        for step in dh.range(1, ranks):  # all that this rank was sent in the call before has been read
-            dh.signal_write(done[rank], epoch, (rank + step) % ranks)
-        for step in dh.range(1, ranks):
-            dh.signal_wait(done[(rank + step) % ranks], epoch)
         if pushers and num_ranks > 1:
             push_parts_kernel[(_divided(pushers, num_ranks),)](
                 a,
@@ -266,6 +296,7 @@ def a2a_gemm_program(
         bias,
         shards_descriptor(out, 1, rows, N, (BM, BN // 2)),
         arrived,
+        done,
         rows,
         N,
         K,

@@ -354,7 +354,8 @@ class TransferFunctions:
             if block is None or divergent_control(block.terminator, self._divergent) is not None:
                 break
             place = block.terminator
-        first = first_by_location(incomplete)
+        transfers = {op: kind for op, kind in incomplete.items() if kind != SIGNAL}
+        first = first_by_location(transfers or incomplete)
         self.order("quiet", PendingEffect(incomplete[first], first), place, state, missing)
 
 

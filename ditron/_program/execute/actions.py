@@ -113,7 +113,7 @@ class Planner:
         return self._address(buffer)[1] - heap.base + base
 
     def _launch(self, step: Any, stream: int) -> Action:
-        kernel = self._kernel_of(step)
+        kernel = self._beside_main(self._kernel_of(step), stream)
         grid = step.grid
         template, pointers, numbers, descriptors = [], [], [], []
         for position, value in enumerate(step.args):
@@ -149,6 +149,12 @@ class Planner:
 
     def _kernel_of(self, step: Any) -> DeviceKernel:
         return self.runner.kernel(step.kernel, _options(step))
+
+    def _beside_main(self, kernel: DeviceKernel, stream: int) -> DeviceKernel:
+        """The kernel, to be launched on ``stream``, where it may run beside kernels of the caller's stream."""
+        if stream != self.main:
+            kernel.leave_shared_memory(self.driver)
+        return kernel
 
     def _call(self, step: Any, stream: int) -> Action:
         function, memory = self.runner.executable.function(step), self.shape.memory
@@ -229,6 +235,7 @@ class Planner:
 
     def _single(self, kernel: DeviceKernel, stream: int, values: list) -> Action:
         """A launch of one program of a built-in kernel."""
+        self._beside_main(kernel, stream)
         template = [*values, *[self.group.context.data_ptr()] * (len(kernel.parameters) - len(values))]
         numbers = [(i, *_slope_and_offset(v)) for i, v in enumerate(values) if isinstance(v, Polynomial)]
 

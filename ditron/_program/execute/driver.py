@@ -19,6 +19,7 @@ __all__ = ["WAIT_FLAGS", "Driver", "driver"]
 
 # CUstreamWaitValue_flags by comparison; the others have none.
 WAIT_FLAGS = {"ge": 0, "eq": 1}
+_CARVEOUT = 9  # CU_FUNC_ATTRIBUTE_PREFERRED_SHARED_MEMORY_CARVEOUT, in percent
 _UNIFIED = 4  # CU_MEMORYTYPE_UNIFIED: the driver finds out where an address lies
 
 
@@ -75,6 +76,7 @@ _SIGNATURES = {
     "cuEventRecord": (c_void_p, c_void_p),
     "cuStreamWaitEvent": (c_void_p, c_void_p, c_uint),
     "cuStreamGetCaptureInfo_v2": (c_void_p, POINTER(c_int), POINTER(c_uint64), c_void_p, c_void_p, c_void_p),
+    "cuFuncSetAttribute": (c_void_p, c_int, c_int),
     "cuThreadExchangeStreamCaptureMode": (POINTER(c_int),),
 }
 
@@ -164,6 +166,14 @@ class Driver:
             library.cuStreamDestroy_v2(stream)
             self._captures = not any(codes)
         return self._captures
+
+    def prefer_shared_memory(self, function: int) -> None:
+        """Let an SM that has begun to run ``function`` have as much shared memory, rather than L1 cache, as it can.
+
+        An SM's division changes while nothing runs on it only: a program that needs most of it would wait.
+        """
+        if code := self._library.cuFuncSetAttribute(function, _CARVEOUT, 100):
+            self._fail(code, "setting the shared memory of a kernel's SMs")
 
     def event(self) -> int:
         """A new event, without timing."""

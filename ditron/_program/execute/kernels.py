@@ -100,6 +100,7 @@ class DeviceKernel:
         self._descriptors = self._take_descriptors()
         self._run, self._function = self.kernel.run, self.kernel.function
         self._packed = self.kernel.packed_metadata
+        self._leaves_shared_memory = False
 
     @property
     def registers(self) -> int:
@@ -110,6 +111,16 @@ class DeviceKernel:
     def shared(self) -> int:
         """Bytes of shared memory of a program."""
         return self.kernel.metadata.shared
+
+    def leave_shared_memory(self, driver: Any) -> None:
+        """Let programs of other kernels, which need much shared memory, start on SMs where this one runs.
+
+        For kernels on a program's own streams, beside those on the caller's: where they came first, such programs
+        would start when they have ended.
+        """
+        if not self._leaves_shared_memory:
+            driver.prefer_shared_memory(self._function)
+            self._leaves_shared_memory = True
 
     def _take_descriptors(self) -> dict[int, Any]:
         """Make Triton's launcher take encoded descriptors, so that it encodes none; before it is made.

@@ -38,6 +38,9 @@ from ._ditron_ops_gen import SliceOp as _SliceOp
 from ._ditron_ops_gen import TensorDescriptorOp as _TensorDescriptorOp
 from ._ditron_ops_gen import _Dialect
 
+#: Attribute of a quiet at the end of a kernel that has nothing but signals to complete.
+SIGNALS_AT_END = "ditron.signals_at_end"
+
 #: A number that is known, or an i64 value.
 Int = int | ir.Value
 

@@ -27,6 +27,7 @@ class GPU:
         no_multicast: why operations that require multicast cannot be lowered; empty when they can.
         sanitize: waits have a time limit and remote addresses are checked (``sanitizer.py``).
         maps_all: the transport reaches other ranks through mapped memory only.
+        ends_complete: a kernel that has ended has stored all that it stores, to other ranks too.
     """
 
     name: str
@@ -36,6 +37,7 @@ class GPU:
     no_multicast: str = ""
     sanitize: bool = False
     maps_all: bool = True
+    ends_complete: bool = False
 
 
 class LoweringError(Exception):

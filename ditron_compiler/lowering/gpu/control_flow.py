@@ -44,8 +44,8 @@ def keep_waits_in_order(operations: Iterable[ir.Operation]) -> None:
     A loop that waits in its own body is not software-pipelined: the prologue would wait for iterations 1, 2, ... before
     iteration 0 is computed and published, which two ranks can turn into a deadlock. Loops nested in it are pipelined as
     usual. For the same reason a loop around a wait is flattened into one with them only if it publishes nothing (then
-    no other rank can wait for an iteration that is not finished) or if the wait is in the epilogue: what follows the
-    nested loops is not moved ahead.
+    no other rank can wait for an iteration that is not finished) but in its last iteration, which none is moved ahead
+    of, or if the wait is in the epilogue: what follows the nested loops is not moved ahead.
 
     A pipelined loop begins iterations beyond its last one, with a predicate that is false. Triton 3.6 conjoins it with
     the condition of an ``scf.if``, so that these execute the else branch: a wait there moves to the then branch of the
@@ -156,17 +156,47 @@ _PUBLISH_NOTHING = (
 
 
 def _publisher(loop: scf.ForOp) -> ir.Operation | None:
-    """The first operation in ``loop`` by which other programs or ranks may observe what it has done so far."""
+    """The first operation in ``loop`` by which other programs or ranks may observe what it has done before it ends."""
     found: list[ir.Operation] = []
 
     def visit(op: ir.Operation) -> None:
         ours = op.name.startswith("ditron.") and not isinstance(op, _PUBLISH_NOTHING)
         opaque = isinstance(op, (tt.ElementwiseInlineAsmOp, tt.ExternElementwiseOp)) and not op.pure.value
-        if ours or opaque or isinstance(op, tt.CallOp) or op.name.startswith("tt.atomic"):
+        publishes = ours or opaque or isinstance(op, tt.CallOp) or op.name.startswith("tt.atomic")
+        if publishes and not _is_of_last_iteration(op, loop):
             found.append(op)
 
     loop.walk(visit, ir.WalkOrder.PRE_ORDER)
     return found[0] if found else None
+
+
+def _is_of_last_iteration(op: ir.Operation, loop: scf.ForOp) -> bool:
+    """Whether ``op`` is under the condition that the next value of the loop's number is not below its end."""
+    inner = op
+    while (outer := inner.parent) != loop:
+        if isinstance(outer, scf.IfOp) and inner.block == outer.then_block:
+            if any(_says_last(term, loop) for term in _terms(outer.operands[0])):
+                return True
+        inner = outer
+    return False
+
+
+def _terms(condition: ir.Value) -> list[ir.Value]:
+    """Values all of which are true where the condition is."""
+    if isinstance(condition.owner, arith.AndIOp):
+        return [term for operand in condition.owner.operands for term in _terms(operand)]
+    return [condition]
+
+
+def _says_last(condition: ir.Value, loop: scf.ForOp) -> bool:
+    """Whether the condition is ``number + step >= end`` of the loop."""
+    compare = condition.owner
+    if not isinstance(compare, arith.CmpIOp) or compare.predicate is not arith.CmpIPredicate.sge:
+        return False
+    following, end = compare.operands
+    if end != loop.upperBound or not isinstance(following.owner, arith.AddIOp):
+        return False
+    return set(following.owner.operands) == {loop.induction_variable, loop.step}
 
 
 def _disable_pipelining(loop: scf.ForOp, wait: ir.Operation) -> None:

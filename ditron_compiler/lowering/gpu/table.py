@@ -232,6 +232,13 @@ def _nothing(lowering: Lowering, op: ir.Operation) -> None:
     lowering.replace()
 
 
+def _quiet(lowering: Lowering, op: ditron.QuietOp) -> None:
+    if lowering.gpu.ends_complete and ditron.SIGNALS_AT_END in op.attributes:
+        lowering.replace()
+    else:
+        call("ditron_quiet", acquires=True)(lowering, op)
+
+
 def _expect(lowering: Lowering, op: ditron.ExpectOp) -> None:
     if op.condition is None:
         raise LoweringError("expected a condition: only the simulator draws one, in timing-only mode")
@@ -267,7 +274,7 @@ TABLE: dict[type, Row] = {
     ditron.LLPutOp: Row(_ll_put, _always),
     ditron.LLGetOp: Row(_ll_get),
     ditron.FenceOp: Row(call("ditron_fence", acquires=True), _always),  # a relaxed wait before it becomes an acquire
-    ditron.QuietOp: Row(call("ditron_quiet", acquires=True), _always),
+    ditron.QuietOp: Row(_quiet, _always),
     ditron.BarrierAllOp: Row(call("ditron_barrier_all", "ctx", acquires=True), _always),
     ditron.BarrierOp: Row(call("ditron_barrier", "ctx", "team", acquires=True), _always),
     ditron.SyncAllOp: Row(call("ditron_sync_all", "ctx", "team", acquires=True), _always),

@@ -8,6 +8,7 @@ from typing import ClassVar
 from ditron_compiler import ir
 from ditron_compiler.analysis.call_graph import functions, operations
 from ditron_compiler.analysis.memory_order import missing_orders
+from ditron_compiler.analysis.memory_order_lattice import SIGNAL
 from ditron_compiler.analysis.memory_order_transfer import MissingOrder
 from ditron_compiler.ir.dialects import ditron, scf, tt
 from ditron_compiler.ir.pass_base import Pass, option
@@ -39,6 +40,9 @@ class InsertFences(Pass):
     offsets or loop iterations of their signals or ranks differ; two that set the same value need no order. A barrier
     and an acquire load count as a wait. A call of a function that is not inlined is assumed to access every pointer
     operand in each way in which the function accesses memory.
+
+    At the end of a kernel a quiet for signals alone says so (``ditron.signals_at_end``): where a kernel that has ended
+    has stored all that it stores, as under transport p2p of NVIDIA, nothing comes of it.
 
     A fence covers the whole program, so no thread barrier is needed with it. A flag is a cell of the signals that the
     kernel also waits for or updates, or an i64 on another rank. Accesses that are pending before a loop are ordered
@@ -87,7 +91,9 @@ class InsertFences(Pass):
             self.count("missing and not inserted")
             return
         create = ditron.FenceOp if what == "fence" else ditron.QuietOp
-        create(loc=needed_by.location, ip=ir.InsertionPoint(missing.place))
+        inserted = create(loc=needed_by.location, ip=ir.InsertionPoint(missing.place))
+        if what == "quiet" and isinstance(needed_by, (tt.ReturnOp, scf.YieldOp)) and pending.kind == SIGNAL:
+            inserted.attributes[ditron.SIGNALS_AT_END] = ir.UnitAttr.get()
         if _is_in_loop(missing.place):
             needed_by.emit_warning(
                 f"inserted 'ditron.{what}' in a loop, before {reason}. It takes time in every iteration: order or "

@@ -204,3 +204,76 @@ tt.func public @wait_in_the_loop_that_multiplies(%n: i32, %a: tensor<64x64xbf16>
   }
   tt.return
 }
+
+// What only the last iteration publishes, none is moved ahead of.
+// CHECK-LABEL: tt.func public @published_by_the_last_iteration(
+// CHECK: symbol = "ditron_wait"
+// CHECK: symbol = "ditron_notify"
+// CHECK: {tt.flatten, tt.num_stages = 3 : i32}
+tt.func public @published_by_the_last_iteration(%n: i32, %step: i32, %sig: !tt.ptr<i64>, %own: i1, %ctx: !tt.ptr<i64>) attributes {ditron.kernel} {
+  %c0 = arith.constant 0 : i32
+  %c1 = arith.constant 1 : i32
+  %v = arith.constant 1 : i64
+  scf.for %i = %c0 to %n step %step : i32 {
+    %t = ditron.wait %sig[%c1] ge %v : !tt.ptr<i64>
+    scf.for %k = %c0 to %n step %c1 : i32 {
+      %x = tt.load %sig : !tt.ptr<i64>
+    }
+    %following = arith.addi %i, %step : i32
+    %last = arith.cmpi sge, %following, %n : i32
+    %both = arith.andi %last, %own : i1
+    scf.if %both {
+      ditron.notify %sig add %v on %i : !tt.ptr<i64>
+    }
+  } {tt.flatten, tt.num_stages = 3 : i32}
+  tt.return
+}
+
+// The same in all others, in other ones, or in some that may be others.
+// CHECK-LABEL: tt.func public @published_by_others(
+// CHECK-NOT: tt.flatten
+// CHECK: tt.return
+tt.func public @published_by_others(%n: i32, %m: i32, %step: i32, %sig: !tt.ptr<i64>, %own: i1, %ctx: !tt.ptr<i64>) attributes {ditron.kernel} {
+  %c0 = arith.constant 0 : i32
+  %c1 = arith.constant 1 : i32
+  %v = arith.constant 1 : i64
+  // expected-warning@+1 {{and 'ditron.notify', which publishes them}}
+  scf.for %i = %c0 to %n step %step : i32 {
+    %t = ditron.wait %sig[%c1] ge %v : !tt.ptr<i64>
+    scf.for %k = %c0 to %n step %c1 : i32 {
+      %x = tt.load %sig : !tt.ptr<i64>
+    }
+    %following = arith.addi %i, %step : i32
+    %last = arith.cmpi sge, %following, %n : i32
+    scf.if %last {
+    } else {
+      ditron.notify %sig add %v on %i : !tt.ptr<i64>
+    }
+  } {tt.flatten, tt.num_stages = 3 : i32}
+  // expected-warning@+1 {{and 'ditron.notify', which publishes them}}
+  scf.for %i = %c0 to %n step %step : i32 {
+    %t = ditron.wait %sig[%c1] ge %v : !tt.ptr<i64>
+    scf.for %k = %c0 to %n step %c1 : i32 {
+      %x = tt.load %sig : !tt.ptr<i64>
+    }
+    %following = arith.addi %i, %step : i32
+    %last = arith.cmpi sge, %following, %m : i32
+    scf.if %last {
+      ditron.notify %sig add %v on %i : !tt.ptr<i64>
+    }
+  } {tt.flatten, tt.num_stages = 3 : i32}
+  // expected-warning@+1 {{and 'ditron.notify', which publishes them}}
+  scf.for %i = %c0 to %n step %step : i32 {
+    %t = ditron.wait %sig[%c1] ge %v : !tt.ptr<i64>
+    scf.for %k = %c0 to %n step %c1 : i32 {
+      %x = tt.load %sig : !tt.ptr<i64>
+    }
+    %following = arith.addi %i, %step : i32
+    %last = arith.cmpi sge, %following, %n : i32
+    %either = arith.ori %last, %own : i1
+    scf.if %either {
+      ditron.notify %sig add %v on %i : !tt.ptr<i64>
+    }
+  } {tt.flatten, tt.num_stages = 3 : i32}
+  tt.return
+}

@@ -15,7 +15,7 @@
 // CHECK: ditron.putmem
 // CHECK-NEXT: ditron.fence
 // CHECK-NEXT: ditron.signal_op
-// CHECK-NEXT: ditron.quiet
+// CHECK-NEXT: ditron.quiet{{$}}
 // CHECK-NEXT: tt.return
 tt.func @put_then_signal(%dst: !tt.ptr<f32>, %src: !tt.ptr<f32>, %sig: !tt.ptr<i64>, %v: i64, %r: i32) {
   // expected-note@+2 {{a put}}
@@ -36,7 +36,7 @@ tt.func @put_then_signal(%dst: !tt.ptr<f32>, %src: !tt.ptr<f32>, %sig: !tt.ptr<i
 // CHECK-NEXT: tt.store
 // CHECK-NEXT: ditron.fence
 // CHECK-NEXT: ditron.signal_op
-// CHECK-NEXT: ditron.quiet
+// CHECK-NEXT: ditron.quiet {ditron.signals_at_end}
 tt.func @store_then_signal(%p: !tt.ptr<f32>, %x: f32, %sig: !tt.ptr<i64>, %v: i64, %r: i32) {
   // expected-note@+1 {{a store}}
   tt.store %p, %x : !tt.ptr<f32>

@@ -25,6 +25,7 @@ class FakeLibrary:
 
     def __init__(self):
         self.log: list[tuple] = []
+        self.attributes: list[tuple] = []  # (function, attribute, value)
         self.events = 0
         self.capture = 0  # number of the one under way
         self.batches = True  # whether the driver has memory operations
@@ -90,6 +91,8 @@ class _Call:
             args[2]._obj.value = self.library.capture if self.library.in_capture(args[0]) else 0
         elif name in ("cuEventRecord", "cuStreamWaitEvent"):
             log.append((name, args[0], args[1]))
+        elif name == "cuFuncSetAttribute":
+            self.library.attributes.append(args)
         return 0
 
 

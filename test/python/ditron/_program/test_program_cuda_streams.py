@@ -5,8 +5,11 @@ import weakref
 
 import pytest
 import torch
+import triton.language as tl
 from fake_cuda import RANKS, FakeGroup, by_parity, send
 
+import ditron
+import ditron.host as dh
 from ditron import DitronError
 
 
@@ -116,3 +119,45 @@ def test_captured_before_it_was_called(machine):
     machine.capturing = True
     with pytest.raises(DitronError, match="call it once on every rank first"):
         send(torch.randn(4, 8), torch.empty(4, 8))
+
+
+@ditron.jit
+def scale(x_ptr, out_ptr, n, factor, BLOCK: tl.constexpr):
+    offsets = tl.arange(0, BLOCK)
+    tl.store(out_ptr + offsets, tl.load(x_ptr + offsets, mask=offsets < n) * factor, mask=offsets < n)
+
+
+@ditron.program
+def scale_twice(x, first, second):
+    n = x.shape[0] * x.shape[1]
+    with dh.stream("side"):
+        scale[(1,)](x, first, n, 2.0, BLOCK=64)
+    scale[(1,)](x, second, n, 3.0, BLOCK=32)
+
+
+@ditron.program
+def wait_beside(x, out):
+    full = dh.symm_zeros(1, dtype=torch.int64, name="full")
+    with dh.stream("side"):
+        dh.signal_write(full[0], dh.epoch(), dh.rank())
+        dh.signal_wait(full[0], dh.epoch())
+        dh.copy(x, out)
+
+
+def test_kernels_on_other_streams_leave_shared_memory(machine):
+    """An SM on which one runs first has shared memory left for a program of the caller's stream."""
+    x, given = torch.randn(4, 8), machine.library.attributes
+    scale_twice(x, torch.empty(4, 8), torch.empty(4, 8))
+    assert [what[1:] for what in given] == [(9, 100)]  # CU_FUNC_ATTRIBUTE_PREFERRED_SHARED_MEMORY_CARVEOUT
+    scale_twice(x, torch.empty(4, 8), torch.empty(4, 8))
+    assert len(given) == 1
+
+
+def test_waits_on_other_streams_leave_shared_memory(machine):
+    """They are kernels when they are captured."""
+    x, out = torch.randn(4, 8), torch.empty(4, 8)
+    wait_beside(x, out)
+    assert not machine.library.attributes
+    machine.capturing, machine.stream = True, 5
+    wait_beside(x, out)
+    assert [what[1:] for what in machine.library.attributes] == [(9, 100)] * 2  # the wait, and what counts the call

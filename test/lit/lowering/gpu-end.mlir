@@ -1,0 +1,29 @@
+// A kernel that has ended has sent its signals under transport p2p of NVIDIA: its last quiet is nothing, if only signals
+// are in flight.
+// RUN: ditron-opt %s --pass-pipeline='builtin.module(lower-to-nvidia)' | filecheck %s --check-prefix=MAPPED
+// RUN: ditron-opt %s --pass-pipeline='builtin.module(lower-to-nvidia{transport=nvshmem})' | filecheck %s --check-prefix=SENT
+// RUN: ditron-opt %s --pass-pipeline='builtin.module(lower-to-amd)' | filecheck %s --check-prefix=SENT
+
+// MAPPED-LABEL: tt.func public @signals(
+// MAPPED: symbol = "ditron_signal_op"
+// MAPPED-NOT: ditron_quiet
+// MAPPED: tt.return
+// SENT-LABEL: tt.func public @signals(
+// SENT: symbol = "ditron_signal_op"
+// SENT: symbol = "ditron_quiet"
+tt.func public @signals(%sig: !tt.ptr<i64>, %v: i64, %r: i32, %ctx: !tt.ptr<i64>) attributes {ditron.kernel} {
+  ditron.signal_op %sig set %v on %r : !tt.ptr<i64>
+  ditron.quiet {ditron.signals_at_end}
+  tt.return
+}
+
+// What an author has written stays.
+// MAPPED-LABEL: tt.func public @written(
+// MAPPED: symbol = "ditron_quiet"
+// SENT-LABEL: tt.func public @written(
+// SENT: symbol = "ditron_quiet"
+tt.func public @written(%sig: !tt.ptr<i64>, %v: i64, %r: i32, %ctx: !tt.ptr<i64>) attributes {ditron.kernel} {
+  ditron.signal_op %sig set %v on %r : !tt.ptr<i64>
+  ditron.quiet
+  tt.return
+}

@@ -6,6 +6,7 @@ from test_moe import corpus, drawn, run
 
 import ditron
 from ditron import kernels
+from ditron.kernels.expert_schedules import tiles_for
 from ditron_compiler.errors import DitronError
 
 TOKENS, TOP_K, EXPERTS, INNER, H = 20, 2, 4, 64, 48
@@ -95,8 +96,17 @@ def test_some_operands_and_fewer_tokens():
     run(main, ranks=2)
 
 
-def test_moe_rs_backward():
-    """Of rows as they are, without an activation."""
+@pytest.mark.parametrize("wide", [False, True])
+def test_moe_rs_backward(monkeypatch, wide):
+    """Of rows as they are, without an activation; by the small tiles of simulated groups, and by those of GPUs."""
+    if wide:
+
+        def tiles(block_m, small, scaled=False, gathered=0):
+            chosen = tiles_for(block_m, False, scaled, gathered)
+            assert chosen["block"] == (64, 256, 64)  # as rows are gathered once for each column of tiles
+            return chosen | {"programs": 3}
+
+        monkeypatch.setattr("ditron.kernels.moe_rs_gradients.tiles_for", tiles)
     generator = torch.Generator().manual_seed(5)
     ids, weights = drawn(2, TOKENS, TOP_K, EXPERTS), torch.rand(2, TOKENS, TOP_K, generator=generator)
     of_route = torch.randn(2 * TOKENS * TOP_K, INNER, generator=generator).bfloat16()
@@ -109,7 +119,7 @@ def test_moe_rs_backward():
 
     def main():
         rank = ditron.rank()
-        plan = kernels.moe_plan(ids[rank], weights[rank], num_experts=EXPERTS)
+        plan = kernels.moe_plan(ids[rank], weights[rank], num_experts=EXPERTS, block_m=64 if wide else None)
         row = plan.route_row.view(-1).long()
         rows = torch.full((plan.max_rows, INNER), float("nan"), dtype=torch.bfloat16)
         rows[row[row >= 0]] = of_route[row >= 0]

@@ -41,11 +41,23 @@ LogicalResult PutmemSignalOp::verify() {
   return verifyOwnAddress(*this, getSignal(), "signal");
 }
 
+// A quiet for the signals that a kernel ends with, of which nothing may come
+// (SIGNALS_AT_END in ditron_compiler/ir/dialects/ditron.py): it stands in for
+// no other one, nor for a fence.
+static bool isForSignalsAtEnd(Operation *op) {
+  return isa<QuietOp>(op) && op->hasAttr("ditron.signals_at_end");
+}
+
+// Whether an operation orders and completes all that comes before it.
+static bool completesAll(Operation *op) {
+  return isa_and_nonnull<QuietOp, BarrierAllOp, BarrierOp>(op) &&
+         !isForSignalsAtEnd(op);
+}
+
 LogicalResult FenceOp::canonicalize(FenceOp op, PatternRewriter &rewriter) {
-  bool covered = isa_and_nonnull<FenceOp, QuietOp, BarrierAllOp, BarrierOp>(
-                     nextWithEffects(op)) ||
-                 isa_and_nonnull<QuietOp, BarrierAllOp, BarrierOp>(
-                     previousWithEffects(op));
+  Operation *next = nextWithEffects(op);
+  bool covered = isa_and_nonnull<FenceOp>(next) || completesAll(next) ||
+                 completesAll(previousWithEffects(op));
   if (!covered) {
     return rewriter.notifyMatchFailure(op, "something lies between");
   }
@@ -54,9 +66,10 @@ LogicalResult FenceOp::canonicalize(FenceOp op, PatternRewriter &rewriter) {
 }
 
 LogicalResult QuietOp::canonicalize(QuietOp op, PatternRewriter &rewriter) {
-  bool covered =
-      isa_and_nonnull<QuietOp, BarrierAllOp, BarrierOp>(nextWithEffects(op)) ||
-      isa_and_nonnull<BarrierAllOp, BarrierOp>(previousWithEffects(op));
+  Operation *previous = previousWithEffects(op);
+  bool covered = completesAll(nextWithEffects(op)) ||
+                 isa_and_nonnull<BarrierAllOp, BarrierOp>(previous) ||
+                 (isForSignalsAtEnd(op) && completesAll(previous));
   if (!covered) {
     return rewriter.notifyMatchFailure(op, "something lies between");
   }

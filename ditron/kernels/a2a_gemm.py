@@ -125,13 +125,13 @@ def tell_readers(done_ptr, RANKS: tl.constexpr):
 
 @ditron.jit
 def await_readers(done_ptr, epoch, RANKS: tl.constexpr):
-    """Behind :func:`tell_readers` of all programs: the kernel ends when all ranks have read what they were sent.
+    """Let the last program wait until the programs of all ranks have finished reading (:func:`tell_readers`).
 
-    So the next call sends at once. Asked at its beginning, ranks answer 10 to 16 us later in a CUDA graph
+    So the next call writes to them at once. Asked at its beginning, ranks answer 16 us later in a CUDA graph
     (docs/decisions/0024-ranks-end-a-call-together.md).
     """
     own = dl.rank()
-    if tl.program_id(0) == tl.num_programs(0) - 1:  # no program waits for one that starts later
+    if tl.program_id(0) == tl.num_programs(0) - 1:  # which does not wait for programs with higher numbers
         for step in tl.static_range(1, RANKS):
             dl.wait(done_ptr + (own + step) % RANKS, 1, epoch * _ALL_PROGRAMS)
 

@@ -168,12 +168,12 @@ class Driver:
         return self._captures
 
     def prefer_shared_memory(self, function: int) -> None:
-        """Let an SM that has begun to run ``function`` have as much shared memory, rather than L1 cache, as it can.
+        """Ask for the largest shared memory carveout on SMs that run ``function``; a hint, by CUDA's documentation.
 
-        An SM's division changes while nothing runs on it only: a program that needs most of it would wait.
+        The carveout of an SM changes only while nothing runs on it: a program that needs more than is left would wait.
         """
         if code := self._library.cuFuncSetAttribute(function, _CARVEOUT, 100):
-            self._fail(code, "setting the shared memory of a kernel's SMs")
+            self._fail(code, "setting a kernel's shared memory carveout")
 
     def event(self) -> int:
         """A new event, without timing."""

@@ -113,10 +113,10 @@ class DeviceKernel:
         return self.kernel.metadata.shared
 
     def leave_shared_memory(self, driver: Any) -> None:
-        """Let programs of other kernels, which need much shared memory, start on SMs where this one runs.
+        """Let programs of other kernels that need much shared memory start on SMs where this kernel runs already.
 
-        For kernels on a program's own streams, beside those on the caller's: where they came first, such programs
-        would start when they have ended.
+        For kernels on a program's own streams, which run beside those on the caller's. Wherever else this kernel is
+        launched, it has less L1 cache too.
         """
         if not self._leaves_shared_memory:
             driver.prefer_shared_memory(self._function)

@@ -38,7 +38,8 @@ from ._ditron_ops_gen import SliceOp as _SliceOp
 from ._ditron_ops_gen import TensorDescriptorOp as _TensorDescriptorOp
 from ._ditron_ops_gen import _Dialect
 
-#: Attribute of a quiet at the end of a kernel that has nothing but signals to complete.
+#: Attribute of a quiet at the end of a kernel that has nothing but signals to complete. Dropping the attribute is safe;
+#: an operation with it must not replace another fence or quiet, since it may be erased (dialect/IR/DataOps.cpp).
 SIGNALS_AT_END = "ditron.signals_at_end"
 
 #: A number that is known, or an i64 value.

@@ -27,7 +27,7 @@ class GPU:
         no_multicast: why operations that require multicast cannot be lowered; empty when they can.
         sanitize: waits have a time limit and remote addresses are checked (``sanitizer.py``).
         maps_all: the transport reaches other ranks through mapped memory only.
-        ends_complete: a kernel that has ended has stored all that it stores, to other ranks too.
+        ends_complete: the end of a kernel makes its stores visible, those to other ranks too.
     """
 
     name: str

@@ -43,9 +43,9 @@ def keep_waits_in_order(operations: Iterable[ir.Operation]) -> None:
 
     A loop that waits in its own body is not software-pipelined: the prologue would wait for iterations 1, 2, ... before
     iteration 0 is computed and published, which two ranks can turn into a deadlock. Loops nested in it are pipelined as
-    usual. For the same reason a loop around a wait is flattened into one with them only if it publishes nothing (then
-    no other rank can wait for an iteration that is not finished) but in its last iteration, which none is moved ahead
-    of, or if the wait is in the epilogue: what follows the nested loops is not moved ahead.
+    usual. For the same reason a loop around a wait is flattened into one with them only if no iteration but the last
+    one publishes anything, and that behind the nested loops (then no other rank can wait for an iteration that is not
+    finished), or if the wait is in the epilogue: what follows the nested loops is not moved ahead.
 
     A pipelined loop begins iterations beyond its last one, with a predicate that is false. Triton 3.6 conjoins it with
     the condition of an ``scf.if``, so that these execute the else branch: a wait there moves to the then branch of the
@@ -171,14 +171,19 @@ def _publisher(loop: scf.ForOp) -> ir.Operation | None:
 
 
 def _is_of_last_iteration(op: ir.Operation, loop: scf.ForOp) -> bool:
-    """Whether ``op`` is under the condition that the next value of the loop's number is not below its end."""
-    inner = op
+    """Whether ``op`` follows all loops in the body of ``loop``, under a condition of the last iteration only.
+
+    Flattening moves it ahead of nothing then, and no iteration ahead of it.
+    """
+    if not _is_in_epilogue(op, loop):
+        return False
+    found, inner = False, op
     while (outer := inner.parent) != loop:
-        if isinstance(outer, scf.IfOp) and inner.block == outer.then_block:
-            if any(_says_last(term, loop) for term in _terms(outer.operands[0])):
-                return True
+        if not isinstance(outer, scf.IfOp) or inner.block != outer.then_block:
+            return False
+        found = found or any(_says_last(term, loop) for term in _terms(outer.operands[0]))
         inner = outer
-    return False
+    return found
 
 
 def _terms(condition: ir.Value) -> list[ir.Value]:
@@ -189,9 +194,11 @@ def _terms(condition: ir.Value) -> list[ir.Value]:
 
 
 def _says_last(condition: ir.Value, loop: scf.ForOp) -> bool:
-    """Whether the condition is ``number + step >= end`` of the loop."""
+    """Whether the condition is ``induction variable + step >= upper bound`` of the loop, of signed numbers."""
     compare = condition.owner
     if not isinstance(compare, arith.CmpIOp) or compare.predicate is not arith.CmpIPredicate.sge:
+        return False
+    if "unsignedCmp" in loop.attributes:
         return False
     following, end = compare.operands
     if end != loop.upperBound or not isinstance(following.owner, arith.AddIOp):

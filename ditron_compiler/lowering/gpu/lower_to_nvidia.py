@@ -65,7 +65,7 @@ class LowerToNvidia(Pass):
             GPU(
                 sanitize=self.sanitize,
                 maps_all=self.transport == "p2p",
-                ends_complete=self.transport == "p2p",  # what follows on a stream, or an event, sees a kernel's stores
+                ends_complete=self.transport == "p2p",
                 name=f"cuda:{self.arch}",
                 has_tma=self.arch >= 90,
                 has_system_cas=True,

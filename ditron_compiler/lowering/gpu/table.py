@@ -274,7 +274,7 @@ TABLE: dict[type, Row] = {
     ditron.LLPutOp: Row(_ll_put, _always),
     ditron.LLGetOp: Row(_ll_get),
     ditron.FenceOp: Row(call("ditron_fence", acquires=True), _always),  # a relaxed wait before it becomes an acquire
-    ditron.QuietOp: Row(_quiet, _always),
+    ditron.QuietOp: Row(_quiet, lambda op: ditron.SIGNALS_AT_END not in op.attributes),
     ditron.BarrierAllOp: Row(call("ditron_barrier_all", "ctx", acquires=True), _always),
     ditron.BarrierOp: Row(call("ditron_barrier", "ctx", "team", acquires=True), _always),
     ditron.SyncAllOp: Row(call("ditron_sync_all", "ctx", "team", acquires=True), _always),

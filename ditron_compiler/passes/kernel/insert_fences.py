@@ -41,8 +41,8 @@ class InsertFences(Pass):
     and an acquire load count as a wait. A call of a function that is not inlined is assumed to access every pointer
     operand in each way in which the function accesses memory.
 
-    At the end of a kernel a quiet for signals alone says so (``ditron.signals_at_end``): where a kernel that has ended
-    has stored all that it stores, as under transport p2p of NVIDIA, nothing comes of it.
+    A quiet at the end of a kernel that has only signals to complete is marked (``ditron.signals_at_end``). Under
+    transport p2p of NVIDIA it is erased: the end of a kernel makes its stores visible, those to peers too.
 
     A fence covers the whole program, so no thread barrier is needed with it. A flag is a cell of the signals that the
     kernel also waits for or updates, or an i64 on another rank. Accesses that are pending before a loop are ordered

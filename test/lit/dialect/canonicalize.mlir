@@ -83,6 +83,29 @@ func.func @a_fence_right_beside_something_stronger(%sig: !tt.ptr<i64>, %v: i64, 
   return
 }
 
+// A quiet that may be erased, for what a kernel ends with, replaces nothing.
+// CHECK-LABEL: @a_quiet_for_signals_at_the_end
+func.func @a_quiet_for_signals_at_the_end(%sig: !tt.ptr<i64>, %v: i64, %r: i32) {
+  // CHECK-NEXT: ditron.fence
+  // CHECK-NEXT: ditron.quiet {ditron.signals_at_end}
+  // CHECK-NEXT: ditron.fence
+  // CHECK-NEXT: ditron.signal_op
+  // CHECK-NEXT: ditron.quiet{{$}}
+  // CHECK-NEXT: ditron.signal_op
+  // CHECK-NEXT: ditron.quiet{{$}}
+  // CHECK-NEXT: return
+  ditron.fence
+  ditron.quiet {ditron.signals_at_end}
+  ditron.fence
+  ditron.signal_op %sig add %v on %r : !tt.ptr<i64>
+  ditron.quiet
+  ditron.quiet {ditron.signals_at_end}
+  ditron.signal_op %sig add %v on %r : !tt.ptr<i64>
+  ditron.quiet {ditron.signals_at_end}
+  ditron.quiet
+  return
+}
+
 // CHECK-LABEL: @a_fence_with_work_between_stays
 func.func @a_fence_with_work_between_stays(%p: !tt.ptr<i32>, %v: i32) {
   // CHECK-NEXT: ditron.fence

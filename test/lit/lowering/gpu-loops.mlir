@@ -205,12 +205,12 @@ tt.func public @wait_in_the_loop_that_multiplies(%n: i32, %a: tensor<64x64xbf16>
   tt.return
 }
 
-// What only the last iteration publishes, none is moved ahead of.
+// A loop may be flattened if its last iteration alone publishes, behind the nested loops.
 // CHECK-LABEL: tt.func public @published_by_the_last_iteration(
 // CHECK: symbol = "ditron_wait"
 // CHECK: symbol = "ditron_notify"
 // CHECK: {tt.flatten, tt.num_stages = 3 : i32}
-tt.func public @published_by_the_last_iteration(%n: i32, %step: i32, %sig: !tt.ptr<i64>, %own: i1, %ctx: !tt.ptr<i64>) attributes {ditron.kernel} {
+tt.func public @published_by_the_last_iteration(%n: i32, %m: i32, %step: i32, %sig: !tt.ptr<i64>, %own: i1, %ctx: !tt.ptr<i64>) attributes {ditron.kernel} {
   %c0 = arith.constant 0 : i32
   %c1 = arith.constant 1 : i32
   %v = arith.constant 1 : i64
@@ -229,11 +229,11 @@ tt.func public @published_by_the_last_iteration(%n: i32, %step: i32, %sig: !tt.p
   tt.return
 }
 
-// The same in all others, in other ones, or in some that may be others.
-// CHECK-LABEL: tt.func public @published_by_others(
+// Not if all other iterations publish.
+// CHECK-LABEL: tt.func public @in_all_but_the_last(
 // CHECK-NOT: tt.flatten
 // CHECK: tt.return
-tt.func public @published_by_others(%n: i32, %m: i32, %step: i32, %sig: !tt.ptr<i64>, %own: i1, %ctx: !tt.ptr<i64>) attributes {ditron.kernel} {
+tt.func public @in_all_but_the_last(%n: i32, %m: i32, %step: i32, %sig: !tt.ptr<i64>, %own: i1, %ctx: !tt.ptr<i64>) attributes {ditron.kernel} {
   %c0 = arith.constant 0 : i32
   %c1 = arith.constant 1 : i32
   %v = arith.constant 1 : i64
@@ -250,6 +250,17 @@ tt.func public @published_by_others(%n: i32, %m: i32, %step: i32, %sig: !tt.ptr<
       ditron.notify %sig add %v on %i : !tt.ptr<i64>
     }
   } {tt.flatten, tt.num_stages = 3 : i32}
+  tt.return
+}
+
+// Nor if the condition is of another bound, or of another step.
+// CHECK-LABEL: tt.func public @below_another_bound(
+// CHECK-NOT: tt.flatten
+// CHECK: tt.return
+tt.func public @below_another_bound(%n: i32, %m: i32, %step: i32, %sig: !tt.ptr<i64>, %own: i1, %ctx: !tt.ptr<i64>) attributes {ditron.kernel} {
+  %c0 = arith.constant 0 : i32
+  %c1 = arith.constant 1 : i32
+  %v = arith.constant 1 : i64
   // expected-warning@+1 {{and 'ditron.notify', which publishes them}}
   scf.for %i = %c0 to %n step %step : i32 {
     %t = ditron.wait %sig[%c1] ge %v : !tt.ptr<i64>
@@ -268,10 +279,120 @@ tt.func public @published_by_others(%n: i32, %m: i32, %step: i32, %sig: !tt.ptr<
     scf.for %k = %c0 to %n step %c1 : i32 {
       %x = tt.load %sig : !tt.ptr<i64>
     }
+    %following = arith.addi %i, %m : i32
+    %last = arith.cmpi sge, %following, %n : i32
+    scf.if %last {
+      ditron.notify %sig add %v on %i : !tt.ptr<i64>
+    }
+  } {tt.flatten, tt.num_stages = 3 : i32}
+  tt.return
+}
+
+// Nor if another condition is enough.
+// CHECK-LABEL: tt.func public @under_either_condition(
+// CHECK-NOT: tt.flatten
+// CHECK: tt.return
+tt.func public @under_either_condition(%n: i32, %m: i32, %step: i32, %sig: !tt.ptr<i64>, %own: i1, %ctx: !tt.ptr<i64>) attributes {ditron.kernel} {
+  %c0 = arith.constant 0 : i32
+  %c1 = arith.constant 1 : i32
+  %v = arith.constant 1 : i64
+  // expected-warning@+1 {{and 'ditron.notify', which publishes them}}
+  scf.for %i = %c0 to %n step %step : i32 {
+    %t = ditron.wait %sig[%c1] ge %v : !tt.ptr<i64>
+    scf.for %k = %c0 to %n step %c1 : i32 {
+      %x = tt.load %sig : !tt.ptr<i64>
+    }
     %following = arith.addi %i, %step : i32
     %last = arith.cmpi sge, %following, %n : i32
     %either = arith.ori %last, %own : i1
     scf.if %either {
+      ditron.notify %sig add %v on %i : !tt.ptr<i64>
+    }
+  } {tt.flatten, tt.num_stages = 3 : i32}
+  tt.return
+}
+
+// Nor in an else branch, which Triton executes beyond the last iteration too.
+// CHECK-LABEL: tt.func public @in_an_else_branch(
+// CHECK-NOT: tt.flatten
+// CHECK: tt.return
+tt.func public @in_an_else_branch(%n: i32, %m: i32, %step: i32, %sig: !tt.ptr<i64>, %own: i1, %ctx: !tt.ptr<i64>) attributes {ditron.kernel} {
+  %c0 = arith.constant 0 : i32
+  %c1 = arith.constant 1 : i32
+  %v = arith.constant 1 : i64
+  // expected-warning@+1 {{and 'ditron.notify', which publishes them}}
+  scf.for %i = %c0 to %n step %step : i32 {
+    %t = ditron.wait %sig[%c1] ge %v : !tt.ptr<i64>
+    scf.for %k = %c0 to %n step %c1 : i32 {
+      %x = tt.load %sig : !tt.ptr<i64>
+    }
+    %following = arith.addi %i, %step : i32
+    %last = arith.cmpi sge, %following, %n : i32
+    scf.if %own {
+    } else {
+      scf.if %last {
+        ditron.notify %sig add %v on %i : !tt.ptr<i64>
+      }
+    }
+  } {tt.flatten, tt.num_stages = 3 : i32}
+  tt.return
+}
+
+// Nor before a nested loop: flattening would move it ahead of earlier iterations, and a wait behind it ahead of it.
+// CHECK-LABEL: tt.func public @before_the_nested_loop(
+// CHECK-NOT: tt.flatten
+// CHECK: tt.return
+tt.func public @before_the_nested_loop(%n: i32, %m: i32, %step: i32, %sig: !tt.ptr<i64>, %own: i1, %ctx: !tt.ptr<i64>) attributes {ditron.kernel} {
+  %c0 = arith.constant 0 : i32
+  %c1 = arith.constant 1 : i32
+  %v = arith.constant 1 : i64
+  // expected-warning@+1 {{and 'ditron.notify', which publishes them}}
+  scf.for %i = %c0 to %n step %step : i32 {
+    %following = arith.addi %i, %step : i32
+    %last = arith.cmpi sge, %following, %n : i32
+    scf.if %last {
+      ditron.notify %sig add %v on %i : !tt.ptr<i64>
+    }
+    %t = ditron.wait %sig[%c1] ge %v : !tt.ptr<i64>
+    scf.for %k = %c0 to %n step %c1 : i32 {
+      %x = tt.load %sig : !tt.ptr<i64>
+    }
+  } {tt.flatten, tt.num_stages = 3 : i32}
+  // expected-warning@+1 {{and 'ditron.notify', which publishes them}}
+  scf.for %i = %c0 to %n step %step : i32 {
+    %t = ditron.wait %sig[%c1] ge %v : !tt.ptr<i64>
+    scf.for %k = %c0 to %n step %c1 : i32 {
+      %x = tt.load %sig : !tt.ptr<i64>
+    }
+    %following = arith.addi %i, %step : i32
+    %last = arith.cmpi sge, %following, %n : i32
+    scf.if %last {
+      ditron.notify %sig add %v on %i : !tt.ptr<i64>
+    }
+    scf.for %k = %c0 to %n step %c1 : i32 {
+      %y = ditron.wait %sig[%c1] ge %v : !tt.ptr<i64>
+    }
+  } {tt.flatten, tt.num_stages = 3 : i32}
+  tt.return
+}
+
+// Nor if the loop compares unsigned numbers, and the condition signed ones.
+// CHECK-LABEL: tt.func public @of_unsigned_numbers(
+// CHECK-NOT: tt.flatten
+// CHECK: tt.return
+tt.func public @of_unsigned_numbers(%n: i32, %m: i32, %step: i32, %sig: !tt.ptr<i64>, %own: i1, %ctx: !tt.ptr<i64>) attributes {ditron.kernel} {
+  %c0 = arith.constant 0 : i32
+  %c1 = arith.constant 1 : i32
+  %v = arith.constant 1 : i64
+  // expected-warning@+1 {{and 'ditron.notify', which publishes them}}
+  scf.for unsigned %i = %c0 to %n step %step : i32 {
+    %t = ditron.wait %sig[%c1] ge %v : !tt.ptr<i64>
+    scf.for %k = %c0 to %n step %c1 : i32 {
+      %x = tt.load %sig : !tt.ptr<i64>
+    }
+    %following = arith.addi %i, %step : i32
+    %last = arith.cmpi sge, %following, %n : i32
+    scf.if %last {
       ditron.notify %sig add %v on %i : !tt.ptr<i64>
     }
   } {tt.flatten, tt.num_stages = 3 : i32}

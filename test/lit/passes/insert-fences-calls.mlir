@@ -98,16 +98,33 @@ tt.func @loaded(%p: !tt.ptr<f32>, %x: f32, %sig: !tt.ptr<i64>, %v: i64, %r: i32)
   tt.return
 }
 
+// Signals are complete before one that communicates: that is not the end of the kernel, whatever they are alone.
+// CHECK-LABEL: tt.func @signal_then_call(
+// CHECK-NEXT: ditron.signal_op
+// CHECK-NEXT: ditron.fence
+// CHECK-NEXT: ditron.quiet{{$}}
+// CHECK-NEXT: tt.call
+tt.func @signal_then_call(%p: !tt.ptr<f32>, %sig: !tt.ptr<i64>, %v: i64, %r: i32) {
+  // expected-note@+1 {{a signal in flight}}
+  ditron.signal_op %sig set %v on %r : !tt.ptr<i64>
+  ditron.fence
+  // expected-remark@+2 {{inserted 'ditron.quiet' before this operation: a signal in flight may still be incomplete}}
+  // expected-note@+1 {{an operation of the called function}}
+  tt.call @sends(%p, %v, %r) : (!tt.ptr<f32>, i64, i32) -> ()
+  // expected-remark@+1 {{inserted 'ditron.quiet'}}
+  tt.return
+}
+
 // One that communicates, or of which nothing is known, may rely on all that came before, and leaves anything behind.
 // CHECK-LABEL: tt.func @anything(
 // CHECK: tt.store
-// CHECK-NEXT: ditron.quiet
+// CHECK-NEXT: ditron.quiet{{$}}
 // CHECK-NEXT: tt.call{{.*}}sends
-// CHECK-NEXT: ditron.quiet
+// CHECK-NEXT: ditron.quiet{{$}}
 // CHECK-NEXT: tt.call{{.*}}elsewhere
 // CHECK-NEXT: ditron.fence
 // CHECK-NEXT: ditron.signal_op
-// CHECK-NEXT: ditron.quiet
+// CHECK-NEXT: ditron.quiet{{$}}
 tt.func @anything(%p: !tt.ptr<f32>, %x: f32, %sig: !tt.ptr<i64>, %v: i64, %r: i32) {
   // expected-note@+1 {{a store}}
   tt.store %p, %x : !tt.ptr<f32>

@@ -48,7 +48,7 @@ tt.func @loops(%p: !tt.ptr<f32>, %x: f32, %sig: !tt.ptr<i64>, %v: i64, %n: i32) 
 // CHECK-LABEL: tt.func @one_branch(
 // CHECK: scf.if
 // CHECK: ditron.notify
-// CHECK-NEXT: ditron.quiet
+// CHECK-NEXT: ditron.quiet {ditron.signals_at_end}
 // CHECK-NEXT: } else {
 // CHECK-NEXT: ditron.wait
 // CHECK-NEXT: }

@@ -4,7 +4,7 @@
 // RUN: ditron-opt %t --insert-fences --mlir-pass-statistics -o %t.again 2>&1 | filecheck %s --check-prefix=AGAIN
 
 // COUNT-DAG: 12  insert-fences: fences inserted
-// COUNT-DAG: 7  insert-fences: quiets inserted
+// COUNT-DAG: 8  insert-fences: quiets inserted
 
 // What is there is not inserted again.
 // AGAIN-NOT: inserted
@@ -23,6 +23,19 @@ tt.func @put_then_signal(%dst: !tt.ptr<f32>, %src: !tt.ptr<f32>, %sig: !tt.ptr<i
   ditron.putmem %dst, %src, %v on %r nbi : !tt.ptr<f32>, !tt.ptr<f32>
   // expected-remark@+1 {{inserted 'ditron.fence' before this operation: a put may still be unordered}}
   ditron.signal_op %sig set %v on %r : !tt.ptr<i64>
+  // expected-remark@+1 {{inserted 'ditron.quiet' before the end of the kernel}}
+  tt.return
+}
+
+// The put is what the quiet has to complete, wherever the signal is.
+// CHECK-LABEL: tt.func @signal_then_put(
+// CHECK: ditron.putmem
+// CHECK-NEXT: ditron.quiet{{$}}
+// CHECK-NEXT: tt.return
+tt.func @signal_then_put(%dst: !tt.ptr<f32>, %src: !tt.ptr<f32>, %sig: !tt.ptr<i64>, %v: i64, %r: i32) {
+  ditron.signal_op %sig set %v on %r : !tt.ptr<i64>
+  // expected-note@+1 {{a non-blocking put}}
+  ditron.putmem %dst, %src, %v on %r nbi : !tt.ptr<f32>, !tt.ptr<f32>
   // expected-remark@+1 {{inserted 'ditron.quiet' before the end of the kernel}}
   tt.return
 }

@@ -24,6 +24,7 @@ from ditron.protocol.api import check_program
 from ditron_compiler import ir
 from ditron_compiler.frontend.targets import parse_target
 from ditron_compiler.ir.dialects import ditron as dialect
+from ditron_compiler.lowering.gpu.control_flow import keep_waits_in_order
 
 
 def programs() -> dict[str, Program]:
@@ -69,16 +70,33 @@ def test_a_product_that_begins_beside_the_gather_only_reads_its_weight():
     assert [program.names[index] for index in sorted(written(executable.program))] == ["gathered", "out"]
 
 
-def compiled_for_hopper(name, options):
-    """The kernel that a program launches for its example, and the options of the launch."""
+def kernel_of(name, options):
+    """The text of the kernel that a program launches for its example, its name, and the options of the launch."""
     program = programs()[name]
     executable, _ = program.executable_and_arguments(dict(program.example) | options, target="cuda:90")
     operations = []
     executable.program.walk(operations.append, ir.WalkOrder.PRE_ORDER)
     (launch,) = [op for op in operations if isinstance(op, dialect.LaunchOp)]
-    symbol = launch.kernel.value
-    launched = dict(launch_options(launch))
-    return compile_for_gpu(executable.kernel(symbol), symbol, launched, parse_target("cuda:90")), launched
+    return executable.kernel(launch.kernel.value), launch.kernel.value, dict(launch_options(launch))
+
+
+def compiled_for_hopper(name, options):
+    """The kernel that a program launches for its example, and the options of the launch."""
+    text, symbol, launched = kernel_of(name, options)
+    return compile_for_gpu(text, symbol, launched, parse_target("cuda:90")), launched
+
+
+@pytest.mark.parametrize("name", ["ag_gemm_program", "ag_gemm_slices_program", "a2a_gemm_program", "ag_moe_program"])
+def test_tiles_are_pipelined_across_waits(name):
+    """The loop over tiles is flattened on GPUs, though tiles wait: nothing is published but by the last ones."""
+    text, *_ = kernel_of(name, {})
+    with ir.Context() as context:
+        context.allow_unregistered_dialects = True
+        operations = []
+        ir.Module.parse(text).operation.walk(operations.append, ir.WalkOrder.PRE_ORDER)
+        flattened = [op for op in operations if "tt.flatten" in op.attributes]
+        keep_waits_in_order([op for op in operations if op.name.startswith("ditron.")])
+        assert flattened and all("tt.flatten" in loop.attributes for loop in flattened)
 
 
 @pytest.mark.parametrize(

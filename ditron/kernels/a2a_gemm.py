@@ -111,8 +111,8 @@ def push_parts_kernel(
 
 
 @ditron.jit
-def tell_readers(done_ptr, RANKS: tl.constexpr):
-    """Tell all other ranks that this program reads no more of what they have sent.
+def tell_senders(done_ptr, RANKS: tl.constexpr):
+    """Tell all other ranks that this program reads no more of what they have sent: once, with its last tile.
 
     ``done`` [RANKS] of each rank counts the programs of every other one: ``_ALL_PROGRAMS`` a call, whatever the grid.
     """
@@ -125,13 +125,13 @@ def tell_readers(done_ptr, RANKS: tl.constexpr):
 
 @ditron.jit
 def await_readers(done_ptr, epoch, RANKS: tl.constexpr):
-    """Let the last program wait until the programs of all ranks have finished reading (:func:`tell_readers`).
+    """Let the last program wait until the programs of all ranks have finished reading (:func:`tell_senders`).
 
-    So the next call writes to them at once. Asked at its beginning, ranks answer 16 us later in a CUDA graph
+    So the next call writes to them at once. A handshake before its first copy takes 15 to 17 us in a CUDA graph
     (docs/decisions/0024-ranks-end-a-call-together.md).
     """
     own = dl.rank()
-    if tl.program_id(0) == tl.num_programs(0) - 1:  # which does not wait for programs with higher numbers
+    if tl.program_id(0) == tl.num_programs(0) - 1:  # none that it waits for is to be scheduled behind it
         for step in tl.static_range(1, RANKS):
             dl.wait(done_ptr + (own + step) % RANKS, 1, epoch * _ALL_PROGRAMS)
 
@@ -196,7 +196,7 @@ def a2a_gemm_kernel(
             acc = dot_between(source, b_desc, sender, row, k * BK, n * BN, sender * K + k * BK, acc, BM, BK, B_IS_KN)
         acc = add_bias(acc, bias_ptr, n * BN, N, BN, HAS_BIAS)
         if tile + PROGRAMS >= tiles:  # before the store, which a signal behind it would wait for
-            tell_readers(done_ptr, RANKS)
+            tell_senders(done_ptr, RANKS)
         store_tile(c_desc, 0, m * BM, n * BN, acc, 2)
     await_readers(done_ptr, epoch, RANKS)
 

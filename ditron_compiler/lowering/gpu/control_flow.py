@@ -44,8 +44,8 @@ def keep_waits_in_order(operations: Iterable[ir.Operation]) -> None:
     A loop that waits in its own body is not software-pipelined: the prologue would wait for iterations 1, 2, ... before
     iteration 0 is computed and published, which two ranks can turn into a deadlock. Loops nested in it are pipelined as
     usual. For the same reason a loop around a wait is flattened into one with them only if no iteration but the last
-    one publishes anything, and that behind the nested loops (then no other rank can wait for an iteration that is not
-    finished), or if the wait is in the epilogue: what follows the nested loops is not moved ahead.
+    one publishes anything, and that behind all nested loops: then no other rank can wait for an iteration that is not
+    finished. Or if the wait is in the epilogue: what follows the nested loops is not moved ahead.
 
     A pipelined loop begins iterations beyond its last one, with a predicate that is false. Triton 3.6 conjoins it with
     the condition of an ``scf.if``, so that these execute the else branch: a wait there moves to the then branch of the

@@ -233,6 +233,7 @@ def _nothing(lowering: Lowering, op: ir.Operation) -> None:
 
 
 def _quiet(lowering: Lowering, op: ditron.QuietOp) -> None:
+    """Nothing at the end of a kernel for signals that its end completes: a relaxed wait before it stays relaxed."""
     if lowering.gpu.ends_complete and ditron.SIGNALS_AT_END in op.attributes:
         lowering.replace()
     else:
@@ -274,7 +275,7 @@ TABLE: dict[type, Row] = {
     ditron.LLPutOp: Row(_ll_put, _always),
     ditron.LLGetOp: Row(_ll_get),
     ditron.FenceOp: Row(call("ditron_fence", acquires=True), _always),  # a relaxed wait before it becomes an acquire
-    ditron.QuietOp: Row(_quiet, lambda op: ditron.SIGNALS_AT_END not in op.attributes),
+    ditron.QuietOp: Row(_quiet, lambda op: ditron.SIGNALS_AT_END not in op.attributes),  # signals publish by themselves
     ditron.BarrierAllOp: Row(call("ditron_barrier_all", "ctx", acquires=True), _always),
     ditron.BarrierOp: Row(call("ditron_barrier", "ctx", "team", acquires=True), _always),
     ditron.SyncAllOp: Row(call("ditron_sync_all", "ctx", "team", acquires=True), _always),

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import functools
 from collections.abc import Callable, Iterator, Sequence
+from contextlib import nullcontext
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
@@ -36,14 +37,19 @@ class LibraryFunction:
             for tensor, dtype in zip(tensors, (*self.reads, *self.writes), strict=True)
         ]
         # A stream of the simulator may come here when its caller has left the mode, and memory outlives the first call.
-        is_inference = any(tensor.is_inference() for tensor in given)
+        if any([tensor.is_inference() for tensor in given]):
+            mode: Any = torch.inference_mode()
+        else:
+            mode = torch.no_grad() if torch.is_grad_enabled() else nullcontext()
         try:
-            with torch.inference_mode() if is_inference else torch.no_grad():
+            with mode:
                 result = self.function(*given)
         except Exception as error:
             raise DitronError(
                 f"{line}: {self.name!r}, which the program calls here, raised {type(error).__name__}: {error}"
             ) from error
+        if result is None:
+            return
         written = {tensor.data_ptr() for tensor in given[len(self.reads) :]}
         for value in result if isinstance(result, (tuple, list)) else (result,):
             if isinstance(value, torch.Tensor) and value.data_ptr() not in written:

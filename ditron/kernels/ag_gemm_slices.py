@@ -377,8 +377,8 @@ _SMS, _FILLING = 132, 88
 #: Programs that store, of all that run at a time: these reach a link's rate, and the least that are left for it.
 _SENDERS, _FEWEST_SENDERS = 20, 8
 
-#: Without being asked for: bytes that a rank sends to each other one at least, tiles of a program at most where columns
-#: are few, and rows of a rank whose product leaves SMs idle, where they are more (docs/results/
+#: Without being asked for: bytes that a rank sends at least, tiles of a program at most where columns are few and ranks
+#: two (else one), and rows of a rank whose product leaves SMs idle, where they are more (docs/results/
 #: tensor-parallel-experiments.md).
 _LEAST_BYTES, _MOST_ROUNDS, _FEW_ROWS = 3 << 20, 2, 256
 
@@ -405,13 +405,15 @@ def _tiles_for(ranks: int, rows: int, N: int) -> list[Options]:
 def prefers_slices(ranks: int, rows: int, N: int, nbytes: int) -> bool:
     """Whether this program is taken without being asked for: each rank sends ``nbytes`` in all, ``rows`` rows to each.
 
-    Two ranks are what was measured.
+    Two and four ranks are what was measured.
     """
-    if ranks != 2 or nbytes < _LEAST_BYTES:
+    if not 2 <= ranks <= 4 or nbytes < _LEAST_BYTES:
         return False
     rows = capacity_for(rows)  # as its schedule is chosen
     rounds = _tiles_of_program(_tiles(ranks, rows, N, _tiles_for(ranks, rows, N)[0]["block"]), _SMS)
-    return rounds <= _MOST_ROUNDS if N <= FEW_COLUMNS else rounds == 1 and rows <= _FEW_ROWS
+    if N > FEW_COLUMNS and rows > _FEW_ROWS:
+        return False
+    return rounds <= (_MOST_ROUNDS if N <= FEW_COLUMNS and ranks == 2 else 1)
 
 
 def slices_candidates(problem: Problem) -> Iterator[Options]:

@@ -11,24 +11,29 @@ import torch
 from torch.autograd import forward_ad
 from torch.utils._python_dispatch import _get_current_dispatch_mode_stack
 
+from ditron.distributed.group import Group
 from ditron.distributed.torch_groups import group_name
-from ditron.kernels.operands import require_tensor
+from ditron.kernels.operands import in_group, require_tensor
 from ditron.kernels.scales import check_scaling
 from ditron_compiler.errors import DitronError
 
-__all__ = ["SCALING", "is_plain_call", "may_repeat", "torch_operator"]
+__all__ = ["SCALING", "is_plain_call", "may_repeat", "recorded", "torch_operator"]
 
 #: Arguments of products of quantized operands: torch's operator of those is another one, without gradients.
 SCALING = ("scale_a", "scale_b", "out_dtype", "use_fast_accum")
+
+#: By an operator's name: what calls it in a group, with arguments and options, and records its gradient.
+recorded: dict[str, Callable[[Group, tuple, dict[str, Any]], Any]] = {}
 
 P = ParamSpec("P")
 R = TypeVar("R")
 
 
 def torch_operator(*traced: str) -> Callable[[Callable[P, R]], Callable[P, R]]:
-    """Call the function through ``torch.ops.ditron`` where gradients are recorded or torch traces what is called.
+    """Call the function as the operator of its name where gradients are recorded or torch traces what is called, there
+    through ``torch.ops.ditron``.
 
-    There it takes its positional arguments, those named in ``traced``, and ``group``: what it writes is new. Products
+    It takes then its positional arguments, those named in ``traced``, and ``group``: what it writes is new. Products
     take their operands in the dtype of ``torch.autocast`` where it is on.
     """
 
@@ -56,7 +61,8 @@ def torch_operator(*traced: str) -> Callable[[Callable[P, R]], Callable[P, R]]:
                 check_scaling(name, args[0] if args else options.get("a"), options)
             if scaled or quantizes:
                 _check_no_gradients(name.removesuffix("_rows"), (*args, *options.values()))
-            if is_plain_call((*args, *options.values())):
+            values = (*args, *options.values())
+            if is_plain_call(values):
                 return function(*args, group=group, **options)
             for option in list(options):
                 if option not in traced and options.pop(option) is not None:
@@ -73,6 +79,8 @@ def torch_operator(*traced: str) -> Callable[[Callable[P, R]], Callable[P, R]]:
             for index, option in lists:  # a schema has no default for a list of tensors
                 if len(args) <= index:
                     options.setdefault(option, [])
+            if not scaled and name in recorded and not torch.compiler.is_compiling() and _is_plain(values, False):
+                return recorded[name](in_group(group, name), args, options)
             operator = getattr(torch.ops.ditron, f"{name}_scaled" if scaled else name)
             return operator(*args, **options, group=group_name(group))
 
@@ -148,7 +156,7 @@ def _is_converted(value: Any, device: str) -> bool:
 
 def is_plain_call(values: tuple) -> bool:
     """Whether an operator with these arguments is called as it is, not through ``torch.ops.ditron``."""
-    return not torch.compiler.is_compiling() and _is_plain(values)
+    return not torch.compiler.is_compiling() and _is_plain(values, torch.is_grad_enabled())
 
 
 def may_repeat(values: tuple) -> bool:
@@ -156,15 +164,16 @@ def may_repeat(values: tuple) -> bool:
     return forward_ad._current_level < 0 and is_plain_call(values)
 
 
-def _is_plain(values: tuple) -> bool:
-    """Whether only tensors of torch's own are given, nobody records gradients, and no mode sees what is called."""
-    records = torch.is_grad_enabled()
+def _is_plain(values: Iterable[Any], records: bool) -> bool:
+    """Whether only tensors of torch's own are given, and no mode sees what is called; with ``records`` none of them
+    requires a gradient.
+    """
     for value in values:
         kind = type(value)
         if kind is torch.Tensor or kind is torch.nn.Parameter:
             if records and value.requires_grad:
                 return False
-        elif isinstance(value, torch.Tensor) or (kind in (list, tuple) and not _is_plain(value)):
+        elif isinstance(value, torch.Tensor) or (kind in (list, tuple) and not _is_plain(value, records)):
             return False
     if torch._C._functorch.peek_interpreter_stack() is not None:
         return False

@@ -1,4 +1,4 @@
-"""Steps of host programs that several operators take: a shard's way to all ranks by copy engines."""
+"""Steps of host programs that several operators take: a handshake, and a shard's way to all ranks by copy engines."""
 
 from __future__ import annotations
 
@@ -6,10 +6,32 @@ from typing import Any
 
 import torch
 
+import ditron
 import ditron.host as dh
+import ditron.language as dl
 from ditron.tuning.problem import Options
 
-__all__ = ["ShardPushes", "copy_streams_for"]
+__all__ = ["ShardPushes", "copy_streams_for", "handshake"]
+
+
+@ditron.jit(do_not_specialize=["epoch"])
+def handshake_kernel(done_ptr, epoch):
+    """One program: write ``epoch`` to this rank's signal of ``done`` [ranks] on every peer, and wait for theirs."""
+    own, ranks = dl.rank(), dl.num_ranks()
+    for step in range(1, ranks):
+        dl.notify(done_ptr + own, (own + step) % ranks, epoch)
+    for step in range(1, ranks):
+        dl.wait(done_ptr + (own + step) % ranks, 1, epoch)
+
+
+def handshake(done: Any) -> None:
+    """Let the stream go on when no rank reads any more what it was sent in the call before.
+
+    To be called where this rank has read what it was sent. ``done``: a signal [ranks] for this alone. One kernel of one
+    warp: in CUDA graphs a stream's write for each peer is a copy of its own, and each wait a kernel
+    (docs/results/tensor-parallel-experiments.md).
+    """
+    handshake_kernel[(1,)](done, dh.epoch(), num_warps=1)
 
 
 class ShardPushes:
@@ -42,11 +64,9 @@ class ShardPushes:
 
     def push(self) -> None:
         """Enqueue the pushes on the stream of the enclosing ``with``, to the rank first that needs it first."""
-        for step in dh.range(1, self.ranks):  # all that this rank was sent in the call before has been read
-            dh.signal_write(self.done[self.rank], self.epoch, (self.rank + step) % self.ranks)
+        handshake(self.done)
         for step in dh.range(1, self.ranks):
             peer = (self.rank - step) % self.ranks
-            dh.signal_wait(self.done[peer], self.epoch)
             if self.beside is not None:
                 dh.rank_copy(self.beside, self.beside_of(self.rank), peer)
             dh.rank_copy(self.shard, self.of(self.rank), peer)

@@ -56,6 +56,9 @@ OVERLAPPED_BYTES = 14 << 20
 #: (docs/results/tuning.md).
 MOST_BY_RANK_BYTES, BY_RANK_BYTES, BY_RANK_ROWS = 14 << 20, 3 << 20, 128
 
+#: The same of ``ag_gemm`` among more than two ranks (docs/results/tensor-parallel-experiments.md).
+MOST_GATHERED_BY_RANK_BYTES = 9 << 20
+
 #: Rows of tiles of a piece that a copy engine moves: with fewer, its signals and the ends of pieces cost more than an
 #: earlier beginning brings (docs/results/tuning.md).
 PIECE_TILES = 8
@@ -182,22 +185,30 @@ def is_large(group: Group, nbytes: int) -> bool:
 
 
 def goes_by_rank(
-    group: Group, rows: int, nbytes: int, a: torch.Tensor, b: torch.Tensor, out: torch.Tensor, scales: Scales | None
+    what: str,
+    group: Group,
+    rows: int,
+    nbytes: int,
+    a: torch.Tensor,
+    b: torch.Tensor,
+    out: torch.Tensor,
+    scales: Scales | None,
 ) -> bool:
-    """Whether ``ag_gemm`` or ``gemm_rs`` runs a library's product for each rank's ``rows`` where nothing is measured.
+    """Whether ``what``, ag_gemm or gemm_rs, runs a library's product for each rank's rows where nothing is measured.
 
-    Each rank sends ``nbytes``, those of one rank's rows to every other.
+    Each rank sends ``nbytes``, those of one rank's ``rows`` to every other.
     """
     if group.small_shapes or not _fills_products(group.num_ranks, rows, nbytes):
         return False
     if scales is not None:
         return prefers_products_by_rank(scales, nbytes, a, b, out)
-    return not _hides_more(group.num_ranks, nbytes) or not fits_tile_kernel(group, a, b, out)
+    return nbytes < _most_by_rank(what, group.num_ranks) or not fits_tile_kernel(group, a, b, out)
 
 
-def _hides_more(ranks: int, nbytes: int) -> bool:
-    """Whether the persistent kernel, which takes what it can reach, hides the bytes better than products by rank."""
-    return nbytes >= MOST_BY_RANK_BYTES * (ranks - 1)
+def _most_by_rank(what: str, ranks: int) -> int:
+    """Bytes from which on the persistent kernel hides them better than products by rank, where TMA reaches them."""
+    of_each = MOST_GATHERED_BY_RANK_BYTES if what == "ag_gemm" and ranks > 2 else MOST_BY_RANK_BYTES
+    return of_each * (ranks - 1)
 
 
 def _fills_products(ranks: int, rows: int, nbytes: int) -> bool:
@@ -403,8 +414,8 @@ def product_rule(problem: Problem, most_pieces: int) -> Rule:
         below = "by_rank" if fills else "sequential"
         return Rule({"algorithm": below}, "fp32, or rows that are no multiple of 16 bytes: TMA reaches no tiles")
     numbers = f"a rank sends {sent / 2**20:.1f} MB"
-    if fills and not _hides_more(problem.ranks, sent):
-        limits = f"from {BY_RANK_BYTES * peers >> 20} MB on and below {MOST_BY_RANK_BYTES * peers >> 20} MB"
+    if fills and sent < (most := _most_by_rank(problem.operator, problem.ranks)):
+        limits = f"from {BY_RANK_BYTES * peers >> 20} MB on and below {most >> 20} MB"
         return Rule({"algorithm": "by_rank"}, f"{numbers}, and products for each rank's rows pay {limits}")
     numbers = f"{numbers}, and overlapping pays from {OVERLAPPED_BYTES >> 20} MB on"
     if sent < OVERLAPPED_BYTES:

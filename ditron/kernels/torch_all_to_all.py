@@ -11,9 +11,7 @@ from ditron.kernels.a2a_gemm import a2a_gemm
 from ditron.kernels.all_to_all import all_to_all
 from ditron.kernels.all_to_all_v import all_to_all_v
 from ditron.kernels.gemm_a2a import gemm_a2a
-from ditron.kernels.registration import define, num_ranks, save
-
-ops = torch.ops.ditron
+from ditron.kernels.registration import define, num_ranks, ops, save
 
 # all_to_all
 

@@ -8,10 +8,8 @@ import torch
 from torch import Tensor
 
 from ditron.kernels.ep_exchange import ep_combine_rows, ep_dispatch_rows, ep_dispatch_rows_1x128
-from ditron.kernels.registration import define, num_ranks, save
+from ditron.kernels.registration import define, num_ranks, ops, save
 from ditron.kernels.routing import Plan
-
-ops = torch.ops.ditron
 
 
 def _dispatch_fake(x: Tensor, tables: list[Tensor], *, group: str = "") -> Tensor:

@@ -24,10 +24,8 @@ from ditron.kernels.operands import QUANTIZED
 from ditron.kernels.reduce_scatter import reduce_scatter
 from ditron.kernels.registration import define as _define
 from ditron.kernels.registration import num_ranks as _num_ranks
+from ditron.kernels.registration import ops
 from ditron.kernels.registration import save as _save
-
-ops = torch.ops.ditron
-
 
 # ag_gemm
 

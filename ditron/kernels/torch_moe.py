@@ -20,10 +20,8 @@ from ditron.kernels.moe_gradients import ag_moe_rows_backward, grouped_mm_rows_b
 from ditron.kernels.moe_plan import moe_plan_tables, plan_shape
 from ditron.kernels.moe_rs import moe_rs_rows
 from ditron.kernels.moe_rs_gradients import moe_rs_rows_backward
-from ditron.kernels.registration import define, num_ranks, save
+from ditron.kernels.registration import define, num_ranks, ops, save
 from ditron.kernels.routing import empty_plan, max_rows
-
-ops = torch.ops.ditron
 
 # moe_plan_tables
 

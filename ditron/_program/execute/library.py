@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Sequence
-from contextlib import contextmanager
+from collections.abc import Iterable, Sequence
+from contextlib import AbstractContextManager, nullcontext
 from typing import TYPE_CHECKING, Any
 
 from ditron._program.trace.dtypes import as_allocated, from_mlir
@@ -30,19 +30,18 @@ def tensor_of(buffer: host.BufferView, arguments: Sequence[Any], memory: Memory)
     """The tensor that a buffer of a program is in this call."""
     storage = buffer.storage
     whole = as_allocated(arguments[storage.index]) if storage.kind == "argument" else memory.tensors[storage]
+    if not buffer.offset and whole.shape == buffer.shape and whole.stride() == buffer.strides:
+        return whole
     return whole.as_strided(buffer.shape, buffer.strides, whole.storage_offset() + buffer.offset)
 
 
-@contextmanager
-def on_stream(stream: int, device: torch.device) -> Iterator[None]:
+def on_stream(stream: int, device: torch.device) -> AbstractContextManager:
     """Within it, ``stream`` is torch's current one."""
     import torch
 
     if stream == torch._C._cuda_getCurrentRawStream(device.index):
-        yield
-        return
-    with torch.cuda.stream(torch.cuda.ExternalStream(stream, device=device)):
-        yield
+        return nullcontext()
+    return torch.cuda.stream(torch.cuda.ExternalStream(stream, device=device))
 
 
 def warm_up(program: LoadedProgram, steps: Iterable[Any], stream_of: Any, device: torch.device) -> None:

@@ -375,7 +375,7 @@ def test_calls_go_by_rank_where_the_rule_says_so(ranks, dtype, operator):
             own, whole = (rows, N), (ranks * rows, K)
         part, every, weight = (torch.empty(shape, dtype=of, device="meta") for shape in (own, whole, (N, K)))
         a, out = (part, every) if operator == "ag_gemm" else (every, part)
-        runs = goes_by_rank(group, rows, sent_bytes(group, part), a, weight, out, None)
+        runs = goes_by_rank(operator, group, rows, sent_bytes(group, part), a, weight, out, None)
         rule = product_rule(Problem(operator, dtype, ranks, rows, N, K), 2)
         assert runs == (rule.options["algorithm"] == "by_rank"), (rows, N, K)
         seen.add(runs)

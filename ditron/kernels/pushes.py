@@ -6,32 +6,27 @@ from typing import Any
 
 import torch
 
-import ditron
 import ditron.host as dh
-import ditron.language as dl
 from ditron.tuning.problem import Options
 
 __all__ = ["ShardPushes", "copy_streams_for", "handshake"]
 
 
-@ditron.jit(do_not_specialize=["epoch"])
-def handshake_kernel(done_ptr, epoch):
-    """One program: write ``epoch`` to this rank's signal of ``done`` [ranks] on every peer, and wait for theirs."""
-    own, ranks = dl.rank(), dl.num_ranks()
-    for step in range(1, ranks):
-        dl.notify(done_ptr + own, (own + step) % ranks, epoch)
-    for step in range(1, ranks):
-        dl.wait(done_ptr + (own + step) % ranks, 1, epoch)
-
-
 def handshake(done: Any) -> None:
     """Let the stream go on when no rank reads any more what it was sent in the call before.
 
-    To be called where this rank has read what it was sent. ``done``: a signal [ranks] for this alone. One kernel of one
-    warp: in CUDA graphs a stream's write for each peer is a copy of its own, and each wait a kernel
-    (docs/results/tensor-parallel-experiments.md).
+    To be called where this rank has read what it was sent. ``done``: a signal [ranks] for this alone, of zeros: each rank
+    sets its own on every other one, waits for all of its own copies, and clears them. In CUDA graphs that is one memory
+    operation of the stream. Between its handshakes a rank must wait for something that every other one sends after its
+    own: then nobody sets what is not cleared yet (docs/decisions/0025-handshakes-are-cleared.md).
     """
-    handshake_kernel[(1,)](done, dh.epoch(), num_warps=1)
+    rank, ranks = dh.rank(), dh.num_ranks()
+    for step in dh.range(1, ranks):
+        dh.signal_write(done[rank], 1, (rank + step) % ranks)
+    for step in dh.range(1, ranks):
+        peer = (rank + step) % ranks
+        dh.signal_wait(done[peer], 1)
+        dh.signal_write(done[peer], 0, rank)
 
 
 class ShardPushes:
@@ -39,10 +34,11 @@ class ShardPushes:
 
     The shards follow each other without gaps. ``arrived`` [ranks] is by distance: the shard of the rank that is so many
     after this one. ``beside``: another tensor of at most as many rows, as their scales, which are there when the shard
-    is.
+    is. ``waits_for_all``: whether each rank waits for every other's shard in each call.
     """
 
-    def __init__(self, shard: Any, capacity: int, beside: Any = None):
+    def __init__(self, shard: Any, capacity: int, beside: Any = None, waits_for_all: bool = True):
+        self.waits_for_all = waits_for_all
         self.shard, self.rank, self.ranks, self.epoch = shard, dh.rank(), dh.num_ranks(), dh.epoch()
         self.gathered = dh.symm_empty(self.ranks * capacity, *shard.shape[1:], dtype=shard.dtype, name="shards")
         self.beside = beside
@@ -64,9 +60,15 @@ class ShardPushes:
 
     def push(self) -> None:
         """Enqueue the pushes on the stream of the enclosing ``with``, to the rank first that needs it first."""
-        handshake(self.done)
+        if self.waits_for_all:
+            handshake(self.done)
+        else:
+            for step in dh.range(1, self.ranks):  # all that this rank was sent in the call before has been read
+                dh.signal_write(self.done[self.rank], self.epoch, (self.rank + step) % self.ranks)
         for step in dh.range(1, self.ranks):
             peer = (self.rank - step) % self.ranks
+            if not self.waits_for_all:
+                dh.signal_wait(self.done[peer], self.epoch)
             if self.beside is not None:
                 dh.rank_copy(self.beside, self.beside_of(self.rank), peer)
             dh.rank_copy(self.shard, self.of(self.rank), peer)

@@ -6,7 +6,7 @@ Each returns when the work is on the stream. Addresses and streams are integers.
 from __future__ import annotations
 
 import ctypes
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from ctypes import POINTER, byref, c_int, c_size_t, c_uint, c_uint8, c_uint16, c_uint64, c_void_p
 from functools import cache
@@ -142,15 +142,22 @@ class Driver:
         if code := self._wait(stream, address, value, flags):
             self._fail(code, "wait for a signal")
 
+    def memory_operations(self, operations: Sequence[tuple[int, int, int | None]]) -> Any:
+        """Stores and waits of 64 bits, in this order, for :meth:`batch`: addresses, values, and flags of waits."""
+        made = [
+            _MemoryOperation(_WRITE64 if flags is None else _WAIT64, address, value, flags or 0)
+            for address, value, flags in operations
+        ]
+        return (_MemoryOperation * len(made))(*made)
+
     def count_wait(self, address: int, value: int, clear: bool) -> Any:
         """A wait until 64 bits are at least ``value``, after which they are 0 with ``clear``, for :meth:`batch`."""
-        operations = [_MemoryOperation(_WAIT64, address, value), _MemoryOperation(_WRITE64, address, 0)]
-        return (_MemoryOperation * (1 + clear))(*operations[: 1 + clear])
+        return self.memory_operations([(address, value, WAIT_FLAGS["ge"]), (address, 0, None)][: 1 + clear])
 
     def batch(self, operations: Any, stream: int) -> None:
         """Memory operations of the stream: in a graph a node that needs no SM."""
         if code := self._library.cuStreamBatchMemOp_v2(stream, len(operations), operations, 0):
-            self._fail(code, "wait for a count")
+            self._fail(code, "memory operations of a stream")
 
     def captures_batches(self, address: int) -> bool:
         """Whether a graph can hold memory operations, such as on the 64 bits at ``address``, on this driver and GPU."""

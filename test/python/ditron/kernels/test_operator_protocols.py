@@ -70,22 +70,19 @@ def test_a_product_that_begins_beside_the_gather_only_reads_its_weight():
     assert [program.names[index] for index in sorted(written(executable.program))] == ["gathered", "out"]
 
 
-def kernel_of(name, options, is_handshake=False):
-    """The text of the kernel that a program launches for its example, its name, and the options of the launch; of its
-    handshake, or beside that.
-    """
+def kernel_of(name, options):
+    """The text of the kernel that a program launches for its example, its name, and the options of the launch."""
     program = programs()[name]
     executable, _ = program.executable_and_arguments(dict(program.example) | options, target="cuda:90")
     operations = []
     executable.program.walk(operations.append, ir.WalkOrder.PRE_ORDER)
-    launches = [op for op in operations if isinstance(op, dialect.LaunchOp)]
-    (launch,) = [op for op in launches if op.kernel.value.startswith("handshake_kernel") == is_handshake]
+    (launch,) = [op for op in operations if isinstance(op, dialect.LaunchOp)]
     return executable.kernel(launch.kernel.value), launch.kernel.value, dict(launch_options(launch))
 
 
-def compiled_for_hopper(name, options, is_handshake=False):
+def compiled_for_hopper(name, options):
     """The kernel that a program launches for its example, and the options of the launch."""
-    text, symbol, launched = kernel_of(name, options, is_handshake)
+    text, symbol, launched = kernel_of(name, options)
     return compile_for_gpu(text, symbol, launched, parse_target("cuda:90")), launched
 
 
@@ -102,9 +99,6 @@ def test_tiles_are_pipelined_across_waits(name):
         assert flattened and all("tt.flatten" in loop.attributes for loop in flattened)
 
 
-REGISTERS_OF_A_WARP = 32 * 128  # that programs which fill the SMs leave
-
-
 @pytest.mark.parametrize(
     "name, options",
     [
@@ -118,17 +112,12 @@ REGISTERS_OF_A_WARP = 32 * 128  # that programs which fill the SMs leave
         ("ag_moe_program", {"gated": True, "rows": "bf16[17408, 3584]"}),
     ],
 )
-def test_a_kernel_of_one_warp_has_registers_left(name, options):
-    """Programs that wait fill the SMs: what they wait for may need a handshake, or in a graph a wait of a stream."""
+def test_a_captured_wait_has_registers_left(name, options):
+    """Programs that wait fill the SMs: what they wait for may need a wait of a stream, in a graph a kernel of one warp."""
     compiled, launched = compiled_for_hopper(name, options)
     registers, stack = resources(compiled)
     of_a_warp = -(-registers * 32 // 256) * 256  # as they are allocated
-    assert stack == 0 and 65536 - launched["num_warps"] * of_a_warp >= REGISTERS_OF_A_WARP, (registers, stack)
-
-
-def test_a_handshake_is_a_kernel_of_one_warp():
-    compiled, launched = compiled_for_hopper("ag_gemm_program", {}, is_handshake=True)
-    assert launched["num_warps"] == 1 and resources(compiled)[0] * 32 <= REGISTERS_OF_A_WARP
+    assert stack == 0 and 65536 - launched["num_warps"] * of_a_warp >= 32 * 128, (registers, stack)
 
 
 @pytest.mark.parametrize("block", [(16, 256, 128), (32, 256, 128), (64, 256, 64), (128, 256, 64), (128, 128, 64)])

@@ -15,10 +15,11 @@ __all__ = ["ShardPushes", "copy_streams_for", "handshake"]
 def handshake(done: Any) -> None:
     """Let the stream go on when no rank reads any more what it was sent in the call before.
 
-    To be called where this rank has read what it was sent. ``done``: a signal [ranks] for this alone, of zeros: each rank
-    sets its own on every other one, waits for all of its own copies, and clears them. In CUDA graphs that is one memory
-    operation of the stream. Between its handshakes a rank must wait for something that every other one sends after its
-    own: then nobody sets what is not cleared yet (docs/decisions/0025-handshakes-are-cleared.md).
+    To be called where this rank has read what it was sent. ``done`` [ranks]: signals for this alone, zeros at first.
+    Each rank sets its signal on every other one, waits for those that they set here, and clears them. Memory operations
+    of the stream do that in one call, in CUDA graphs too. Between two handshakes a rank must wait for something that
+    every other rank sends after the first: then nobody sets what is not cleared yet
+    (docs/decisions/0025-handshakes-are-cleared.md).
     """
     rank, ranks = dh.rank(), dh.num_ranks()
     for step in dh.range(1, ranks):

@@ -311,8 +311,11 @@ class CapturedPlanner(Planner):
         """Whether a signal is written or waited for by a memory operation: its value is the same in each call."""
         if isinstance(step.value, Polynomial) or self.group.sanitize or self.group.transport != "p2p":
             return False
-        is_memory_operation = step.op == "set" if isinstance(step, host.SignalWrite) else step.cmp in WAIT_FLAGS
-        return is_memory_operation and self.driver.captures_batches(self._address(step.signal)[1])
+        if isinstance(step, host.SignalWait):
+            return step.cmp in WAIT_FLAGS and self.driver.captures_batches(self._address(step.signal)[1])
+        of_peer = step.peer != self.group.rank
+        address = self._peer_address(step.signal, step.peer)
+        return step.op == "set" and self.driver.captures_batches(address, of_peer)
 
     def _after_counting(self, steps: list) -> list[Action]:
         self.clears_waits = self.counts.clears_waits(steps)

@@ -90,7 +90,7 @@ class Driver:
         declare(library, _SIGNATURES)
         self._copy, self._copy_2d = library.cuMemcpyDtoDAsync_v2, library.cuMemcpy2DAsync_v2
         self._write, self._wait = library.cuStreamWriteValue64_v2, library.cuStreamWaitValue64_v2
-        self._captures: bool | None = None
+        self._captures: dict[bool, bool] = {}
         self._record, self._await = library.cuEventRecord, library.cuStreamWaitEvent
 
     def _fail(self, code: int, what: str) -> None:
@@ -159,9 +159,12 @@ class Driver:
         if code := self._library.cuStreamBatchMemOp_v2(stream, len(operations), operations, 0):
             self._fail(code, "memory operations of a stream")
 
-    def captures_batches(self, address: int) -> bool:
-        """Whether a graph can hold memory operations, such as on the 64 bits at ``address``, on this driver and GPU."""
-        if self._captures is None:
+    def captures_batches(self, address: int, of_peer: bool = False) -> bool:
+        """Whether a graph can hold memory operations, such as on the 64 bits at ``address``, on this driver and GPU.
+
+        ``of_peer``: whether they are another GPU's, which is asked for once, as for this one's.
+        """
+        if of_peer not in self._captures:
             library, stream, graph = self._library, c_void_p(), c_void_p()
             if library.cuStreamCreate(byref(stream), 1):  # CU_STREAM_NON_BLOCKING
                 return False
@@ -171,8 +174,8 @@ class Driver:
             if graph.value:
                 library.cuGraphDestroy(graph)
             library.cuStreamDestroy_v2(stream)
-            self._captures = not any(codes)
-        return self._captures
+            self._captures[of_peer] = not any(codes)
+        return self._captures[of_peer]
 
     def prefer_shared_memory(self, function: int) -> None:
         """Ask for the largest shared memory carveout on SMs that run ``function``; a hint, by CUDA's documentation.

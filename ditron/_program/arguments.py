@@ -6,7 +6,7 @@ import ast
 import inspect
 import math
 import re
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from typing import Any
 
 from ditron._program.trace.buffers import Buffer, element_type
@@ -44,17 +44,32 @@ def flatten(args: tuple) -> tuple[tuple, Any]:
     else:
         return args, _FLAT
     leaves: list[Any] = []
-
-    def form(value: Any) -> Any:
-        if value is None:
-            return None
-        if isinstance(value, (tuple, list)):
-            return "tuple" if isinstance(value, tuple) else "list", tuple([form(element) for element in value])
-        leaves.append(value)
-        return _LEAF
-
-    nested = tuple([form(value) for value in args])
+    nested = tuple([_take(value, leaves) for value in args])
     return tuple(leaves), nested
+
+
+# Not nested functions, which would refer to themselves, and so keep tensors until garbage is collected.
+
+
+def _take(value: Any, leaves: list[Any]) -> Any:
+    """The form of a value, whose leaves it adds."""
+    if value is None:
+        return None
+    if isinstance(value, (tuple, list)):
+        return "tuple" if isinstance(value, tuple) else "list", tuple([_take(element, leaves) for element in value])
+    leaves.append(value)
+    return _LEAF
+
+
+def _build(place: Any, rest: Iterator[Any]) -> Any:
+    """A value of this form, of the next leaves."""
+    if place is None:
+        return None
+    if place == _LEAF:
+        return next(rest)
+    kind, places = place
+    elements = [_build(inner, rest) for inner in places]
+    return tuple(elements) if kind == "tuple" else elements
 
 
 def unflatten(leaves: Sequence[Any], form: Any) -> list[Any]:
@@ -62,17 +77,7 @@ def unflatten(leaves: Sequence[Any], form: Any) -> list[Any]:
     if form is _FLAT:
         return list(leaves)
     rest = iter(leaves)
-
-    def build(place: Any) -> Any:
-        if place is None:
-            return None
-        if place == _LEAF:
-            return next(rest)
-        kind, places = place
-        elements = [build(inner) for inner in places]
-        return tuple(elements) if kind == "tuple" else elements
-
-    return [build(place) for place in form]
+    return [_build(place, rest) for place in form]
 
 
 def leaf_names(names: Sequence[str], form: Any) -> list[str]:

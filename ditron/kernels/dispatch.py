@@ -79,7 +79,8 @@ def torch_operator(*traced: str) -> Callable[[Callable[P, R]], Callable[P, R]]:
             for index, option in lists:  # a schema has no default for a list of tensors
                 if len(args) <= index:
                     options.setdefault(option, [])
-            if not scaled and name in recorded and not torch.compiler.is_compiling() and _is_plain(values, False):
+            is_watched = torch.compiler.is_compiling() or torch._C._len_torch_function_stack()
+            if not scaled and name in recorded and not is_watched and _is_plain(values, False):
                 return recorded[name](in_group(group, name), args, options)
             operator = getattr(torch.ops.ditron, f"{name}_scaled" if scaled else name)
             return operator(*args, **options, group=group_name(group))

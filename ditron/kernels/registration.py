@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -87,7 +87,11 @@ def _recorder(name: str, eager: Callable, backward: Callable, setup_context: Cal
     function: Any = type(title, (torch.autograd.Function,), methods)
 
     def run(group: Group, args: tuple, options: dict[str, Any]) -> Any:
-        given = [*args, *[options.pop(a.name) if a.name in options else a.default_value for a in inputs[len(args) :]]]
+        options = {key: value for key, value in options.items() if value is not None}  # as left out
+        rest = inputs[len(args) :]
+        if any(a.name not in options and not a.has_default_value() for a in rest):
+            return getattr(torch.ops.ditron, name)(*args, **options, group=group.name)  # which says what is missing
+        given = [*args, *[options.pop(a.name) if a.name in options else a.default_value for a in rest]]
         leaves, form = flatten(tuple(given))
         call = _Call(group, defaults | options, form)
         result = unflatten(function.apply(call, *leaves), call.made)
@@ -96,22 +100,17 @@ def _recorder(name: str, eager: Callable, backward: Callable, setup_context: Cal
     return run
 
 
-def _of_leaves(gradients: tuple, form: Any) -> list:
+def _of_leaves(gradients: Sequence[Any], form: Any) -> list:
     """Gradients of inputs as those of the leaves that inputs of this form have."""
     if form is None:
         return list(gradients)
     found: list = []
-
-    def add(gradient: Any, place: Any) -> None:
+    for gradient, place in zip(gradients, form, strict=True):
         if isinstance(place, tuple):  # of a list, or of a tuple
             places = place[1]
-            for each, inner in zip([None] * len(places) if gradient is None else gradient, places, strict=True):
-                add(each, inner)
+            found += _of_leaves([None] * len(places) if gradient is None else gradient, places)
         elif place is not None:
             found.append(gradient)
-
-    for gradient, place in zip(gradients, form, strict=True):
-        add(gradient, place)
     return found
 
 

@@ -160,14 +160,9 @@ class Planner:
     def _call(self, step: Any, stream: int) -> Action:
         function, memory = self.runner.executable.function(step), self.shape.memory
         buffers, device = (*step.reads, *step.writes), self.group.device
-        known = [None if b.storage.kind == "argument" else tensor_of(b, (), memory) for b in buffers]
 
         def action(bases: list[int], epoch: int) -> None:
-            given = bases.tensors  # type: ignore[attr-defined]
-            tensors = [
-                tensor_of(buffer, given, memory) if own is None else own
-                for buffer, own in zip(buffers, known, strict=True)
-            ]
+            tensors = [tensor_of(buffer, bases.tensors, memory) for buffer in buffers]  # type: ignore[attr-defined]
             with on_stream(stream, device):
                 function(tensors, step.loc)
 

@@ -12,6 +12,8 @@ from ditron_compiler.analysis.linear import Polynomial
 
 __all__ = ["MemoryOperation", "in_batches", "slope_and_offset"]
 
+_MOST = 255  # of cuStreamBatchMemOp
+
 
 @dataclass(frozen=True)
 class MemoryOperation:
@@ -38,7 +40,7 @@ def in_batches(driver: Driver, actions: Iterable[Any]) -> list[Callable[[list[in
     run: list[MemoryOperation] = []
     for action in [*actions, None]:
         is_operation = isinstance(action, MemoryOperation)
-        if run and not (is_operation and action.stream == run[0].stream):
+        if run and not (is_operation and action.stream == run[0].stream and len(run) < _MOST):
             found.append(_action(driver, run))
             run = []
         if is_operation:

@@ -80,6 +80,8 @@ class _Call:
             stream, count, operations, _ = args
             if not self.library.batches:
                 return 801  # CUDA_ERROR_NOT_SUPPORTED
+            if count >= 256:
+                return 1  # CUDA_ERROR_INVALID_VALUE
             self.library.batch_sizes.append(count)
             for operation in operations[:count]:
                 kind, address, value = operation.operation, operation.address, operation.value

@@ -65,6 +65,22 @@ def test_constant_signals_are_memory_operations_in_graphs(machine):
     assert not [entry for entry in machine.library.log if entry[0] == "copy" and entry[3] == 8]
 
 
+@ditron.program
+def write_many(x):
+    signals = dh.symm_zeros(300, dtype=torch.int64, name="signals")
+    for index in dh.range(0, 300):
+        dh.signal_write(signals[index], dh.epoch(), dh.rank())
+    dh.copy(x, x)
+
+
+def test_batches_are_as_large_as_the_driver_takes(machine):
+    for call in range(1, 3):
+        machine.library.batch_sizes.clear()
+        write_many(torch.zeros(4))
+        assert machine.library.batch_sizes == [255, 45]
+        assert set(machine.group.tensors["write_many.signals"].tolist()) == {call}
+
+
 @pytest.mark.parametrize("batches, cmp", [(False, "ge"), (True, "ne")])
 def test_what_no_memory_operation_can_do_is_a_kernel(machine, batches, cmp):
     assert "ne" not in WAIT_FLAGS

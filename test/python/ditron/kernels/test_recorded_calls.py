@@ -1,5 +1,8 @@
 """Calls whose gradients are recorded without torch's dispatcher: what they give is what ``torch.ops`` gives."""
 
+import gc
+import weakref
+
 import pytest
 import torch
 from simulated import run_numbered as run
@@ -77,6 +80,39 @@ def test_who_records_and_who_watches():
         assert torch.equal(only[0], grads[0])
 
     run(main, 1, races=False)
+
+
+def test_inputs_are_freed_with_the_outputs():
+    """By their reference counts: memory of GPUs does not wait until Python collects garbage."""
+
+    def main(rank):
+        gc.collect()
+        gc.disable()
+        try:
+            for call in (kernels.ag_gemm, lambda x, w: kernels.ag_gemm_multi(x, [w, w])[0][0]):
+                w = data(6, 8, seed=2)
+                x = data(4, 8).clone()
+                freed = weakref.ref(x)
+                y = call(x, w)
+                del x
+                assert freed() is not None  # kept for the gradient
+                del y
+                assert freed() is None
+        finally:
+            gc.enable()
+
+    run(main, 1, races=False)
+
+
+def test_none_is_as_left_out():
+    def main(rank):
+        x = data(3, 8)
+        grads = [torch.autograd.grad(kernels.all_gather(x, **how).sum(), x)[0] for how in ({}, {"gradient": None})]
+        assert torch.equal(*grads)
+        with pytest.raises(RuntimeError, match="missing value for argument 'b'"):
+            kernels.ag_gemm(x)
+
+    run(main, 2, races=False)
 
 
 def test_named_arguments():

@@ -243,7 +243,7 @@ def ag_moe_program(
     which each expert's N gates come first. ``scale_x`` [tokens, K / 128] and ``scale_w`` [experts, N / 128, K / 128]:
     of quantized ``x`` and ``w``.
     """
-    shards = ShardPushes(x, capacity, scale_x, waits_for_all=False)  # not for tokens that no expert here takes
+    shards = ShardPushes(x, capacity, scale_x)
     scales = scale_x, None if scale_x is None else shards.gathered_beside, scale_w
     with dh.stream("copy"):
         shards.push()

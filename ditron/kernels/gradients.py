@@ -14,7 +14,7 @@ from ditron.kernels.ag_gemm import ag_gemm, ag_gemm_program
 from ditron.kernels.all_gather import all_gather
 from ditron.kernels.dispatch import torch_operator
 from ditron.kernels.operands import aligned, capacity_for, in_group, matrices, weight_layout
-from ditron.kernels.pushes import ShardPushes, handshake
+from ditron.kernels.pushes import ShardPushes
 from ditron.kernels.rank_products import product, product_with_transposed
 from ditron.kernels.reduce_scatter import add_parts_kernel, reduce_scatter
 from ditron.kernels.repeated import repeatable, run_step
@@ -101,10 +101,12 @@ def column_gradients_program(grads, bs, a, of_gathered, grad_a, grad_bs, capacit
         summand = partial[:total]
     multiplied = dh.record()
     with dh.stream("copy"):
-        handshake(done)  # what the call before sent to this rank has been added
+        for step in dh.range(1, ranks):  # what the call before sent to this rank has been added
+            dh.signal_write(done[rank], epoch, (rank + step) % ranks)
         dh.await_event(multiplied)
         for step in dh.range(1, ranks):
             owner = (rank + step) % ranks
+            dh.signal_wait(done[owner], epoch)
             dh.rank_copy(partial[owner * rows : (owner + 1) * rows], inbox[rank * rows : (rank + 1) * rows], owner)
             dh.signal_write(arrived[rank], epoch, owner)
 

@@ -1,4 +1,4 @@
-"""Steps of host programs that several operators take: a handshake, and a shard's way to all ranks by copy engines."""
+"""Steps of host programs that several operators take: a shard's way to all ranks by copy engines."""
 
 from __future__ import annotations
 
@@ -9,25 +9,7 @@ import torch
 import ditron.host as dh
 from ditron.tuning.problem import Options
 
-__all__ = ["ShardPushes", "copy_streams_for", "handshake"]
-
-
-def handshake(done: Any) -> None:
-    """Let the stream go on when no rank reads any more what it was sent in the call before.
-
-    To be called where this rank has read what it was sent. ``done`` [ranks]: signals for this alone, zeros at first.
-    Each rank sets its signal on every other one, waits for those that they set here, and clears them. Memory operations
-    of the stream do that in one call, in CUDA graphs too. Between two handshakes a rank must wait for something that
-    every other rank sends after the first: then nobody sets what is not cleared yet
-    (docs/decisions/0025-handshakes-are-cleared.md).
-    """
-    rank, ranks = dh.rank(), dh.num_ranks()
-    for step in dh.range(1, ranks):
-        dh.signal_write(done[rank], 1, (rank + step) % ranks)
-    for step in dh.range(1, ranks):
-        peer = (rank + step) % ranks
-        dh.signal_wait(done[peer], 1)
-        dh.signal_write(done[peer], 0, rank)
+__all__ = ["ShardPushes", "copy_streams_for"]
 
 
 class ShardPushes:
@@ -35,11 +17,10 @@ class ShardPushes:
 
     The shards follow each other without gaps. ``arrived`` [ranks] is by distance: the shard of the rank that is so many
     after this one. ``beside``: another tensor of at most as many rows, as their scales, which are there when the shard
-    is. ``waits_for_all``: whether each rank waits for every other's shard in each call.
+    is.
     """
 
-    def __init__(self, shard: Any, capacity: int, beside: Any = None, waits_for_all: bool = True):
-        self.waits_for_all = waits_for_all
+    def __init__(self, shard: Any, capacity: int, beside: Any = None):
         self.shard, self.rank, self.ranks, self.epoch = shard, dh.rank(), dh.num_ranks(), dh.epoch()
         self.gathered = dh.symm_empty(self.ranks * capacity, *shard.shape[1:], dtype=shard.dtype, name="shards")
         self.beside = beside
@@ -61,15 +42,11 @@ class ShardPushes:
 
     def push(self) -> None:
         """Enqueue the pushes on the stream of the enclosing ``with``, to the rank first that needs it first."""
-        if self.waits_for_all:
-            handshake(self.done)
-        else:
-            for step in dh.range(1, self.ranks):  # all that this rank was sent in the call before has been read
-                dh.signal_write(self.done[self.rank], self.epoch, (self.rank + step) % self.ranks)
+        for step in dh.range(1, self.ranks):  # all that this rank was sent in the call before has been read
+            dh.signal_write(self.done[self.rank], self.epoch, (self.rank + step) % self.ranks)
         for step in dh.range(1, self.ranks):
             peer = (self.rank - step) % self.ranks
-            if not self.waits_for_all:
-                dh.signal_wait(self.done[peer], self.epoch)
+            dh.signal_wait(self.done[peer], self.epoch)
             if self.beside is not None:
                 dh.rank_copy(self.beside, self.beside_of(self.rank), peer)
             dh.rank_copy(self.shard, self.of(self.rank), peer)

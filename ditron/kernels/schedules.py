@@ -56,7 +56,7 @@ OVERLAPPED_BYTES = 14 << 20
 #: (docs/results/tuning.md).
 MOST_BY_RANK_BYTES, BY_RANK_BYTES, BY_RANK_ROWS = 14 << 20, 3 << 20, 128
 
-#: The same of ``ag_gemm`` among more than two ranks (docs/results/tensor-parallel-experiments.md).
+#: The same of ``ag_gemm`` among more than two ranks (docs/results/tensor-parallel.md).
 MOST_GATHERED_BY_RANK_BYTES = 9 << 20
 
 #: Rows of tiles of a piece that a copy engine moves: with fewer, its signals and the ends of pieces cost more than an

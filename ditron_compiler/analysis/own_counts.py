@@ -13,7 +13,7 @@ from ditron_compiler.ir.dialects import arith, ditron
 from ditron_compiler.ir.dialects.ditron import Cmp, Scope, SignalOp
 from ditron_compiler.ir.matchers import constant_int, defining_op
 
-__all__ = ["own_counts", "uses_of"]
+__all__ = ["own_counts"]
 
 
 def own_counts(program: ditron.ProgramOp) -> dict[str, int]:
@@ -28,18 +28,18 @@ def own_counts(program: ditron.ProgramOp) -> dict[str, int]:
     program.walk(operations.append, ir.WalkOrder.PRE_ORDER)
     for alloc in operations:
         if isinstance(alloc, ditron.AllocOp) and alloc.zeroed and str(alloc.result.type.element_type) == "i64":
-            growths = {_growth(use, operand) for use, operand in uses_of(alloc.result)}
+            growths = {_growth(use, operand) for use, operand in _uses(alloc.result)}
             growths.discard(0)  # launches, which only add
             if len(growths) == 1 and None not in growths:
                 found[ir.StringAttr(alloc.label).value] = growths.pop()
     return found
 
 
-def uses_of(buffer: ir.Value) -> Iterator[tuple[ir.Operation, int]]:
+def _uses(buffer: ir.Value) -> Iterator[tuple[ir.Operation, int]]:
     """The operations that a buffer, or a part of it, is an operand of, and the number of that operand."""
     for user in set(buffer.users):
         if isinstance(user, ditron.SliceOp):
-            yield from uses_of(user.result)
+            yield from _uses(user.result)
         else:
             yield from ((user, number) for number, value in enumerate(user.operands) if value == buffer)
 

@@ -6,9 +6,8 @@ from collections.abc import Callable
 from typing import TYPE_CHECKING, Any, Protocol
 
 from ditron._program.execute.driver import WAIT_FLAGS
-from ditron._program.execute.epochs import is_counted_by_kernels, linear_numbers
+from ditron._program.execute.epochs import EPOCH, is_counted_by_kernels, linear_numbers
 from ditron._program.execute.library import on_stream, tensor_of
-from ditron._program.execute.memory_operations import MemoryOperation, in_batches, slope_and_offset
 from ditron._program.execute.residency import sm_limits, warn_of_waits_without_a_place
 from ditron._program.trace.dtypes import from_mlir
 from ditron_compiler import host, ir
@@ -88,7 +87,7 @@ class Planner:
 
     def actions(self, steps: list) -> list[Action]:
         planned = (getattr(self, _STEPS[type(step)])(step, self._stream(step.stream)) for step in steps)
-        return in_batches(self.driver, planned)
+        return [action for action in planned if action is not None]
 
     def _stream(self, stream: Any) -> int:
         return self.main if not stream.name else self.runner.side_stream(stream.name, stream.index)
@@ -169,7 +168,7 @@ class Planner:
         return action
 
     def _number_of(self, position: int, value: Polynomial, numbers: list) -> int:
-        numbers.append((position, *slope_and_offset(value)))
+        numbers.append((position, *_slope_and_offset(value)))
         return 0
 
     def _rank_copy(self, step: Any, stream: int) -> Action | None:
@@ -209,27 +208,36 @@ class Planner:
             at if argument < 0 else bases[argument] + at, bits, size, width // size, height, pitch, stream
         )
 
-    def _signal_write(self, step: Any, stream: int) -> Action | MemoryOperation:
+    def _signal_write(self, step: Any, stream: int) -> Action:
         if step.op == "add":
             return self._add(step, stream)
-        return MemoryOperation(stream, self._peer_address(step.signal, step.peer), step.value)
+        address, write, value = self._peer_address(step.signal, step.peer), self.driver.write_value, step.value
+        if not isinstance(value, Polynomial):
+            return lambda bases, epoch: write(address, value, stream)
+        slope, offset = _slope_and_offset(value)
+        return lambda bases, epoch: write(address, slope * epoch + offset, stream)
 
     def _add(self, step: Any, stream: int) -> Action:
         kernel, signal = self.runner.builtin("add_value", step.loc), self._address(step.signal)[1]
         return self._single(kernel, stream, [signal, step.value, step.peer])
 
-    def _signal_wait(self, step: Any, stream: int) -> Action | MemoryOperation:
+    def _signal_wait(self, step: Any, stream: int) -> Action:
         if (builtin := wait_kernel(step.cmp, bool(self.group.sanitize))) is not None:
             kind, constants = builtin
             kernel = self.runner.builtin(kind, step.loc, **constants)
             return self._single(kernel, stream, [self._address(step.signal)[1], step.value])
-        return MemoryOperation(stream, self._address(step.signal)[1], step.value, WAIT_FLAGS[step.cmp])
+        flags = WAIT_FLAGS[step.cmp]
+        address, wait, value = self._address(step.signal)[1], self.driver.wait_value, step.value
+        if not isinstance(value, Polynomial):
+            return lambda bases, epoch: wait(address, value, flags, stream)
+        slope, offset = _slope_and_offset(value)
+        return lambda bases, epoch: wait(address, slope * epoch + offset, flags, stream)
 
     def _single(self, kernel: DeviceKernel, stream: int, values: list) -> Action:
         """A launch of one program of a built-in kernel."""
         self._beside_main(kernel, stream)
         template = [*values, *[self.group.context.data_ptr()] * (len(kernel.parameters) - len(values))]
-        numbers = [(i, *slope_and_offset(v)) for i, v in enumerate(values) if isinstance(v, Polynomial)]
+        numbers = [(i, *_slope_and_offset(v)) for i, v in enumerate(values) if isinstance(v, Polynomial)]
 
         def action(bases: list[int], epoch: int) -> None:
             arguments = template.copy()
@@ -292,25 +300,13 @@ class CapturedPlanner(Planner):
 
     def _needed(self, steps: list) -> list[tuple[int, int]]:
         """The linear forms of the epoch whose values the steps take from the device."""
-        needed = [slope_and_offset(number) for number in linear_numbers(steps)]
+        needed = [_slope_and_offset(number) for number in linear_numbers(steps)]
         needed += [
             (0, step.value)
             for step in steps
-            if isinstance(step, host.SignalWrite)
-            and not isinstance(step.value, Polynomial)
-            and not self._is_fixed(step)
+            if isinstance(step, host.SignalWrite) and not isinstance(step.value, Polynomial)
         ]
         return needed
-
-    def _is_fixed(self, step: host.SignalWrite | host.SignalWait) -> bool:
-        """Whether a signal is written or waited for by a memory operation: its value is the same in each call."""
-        if isinstance(step.value, Polynomial) or self.group.sanitize or self.group.transport != "p2p":
-            return False
-        if isinstance(step, host.SignalWait):
-            return step.cmp in WAIT_FLAGS and self.driver.captures_batches(self._address(step.signal)[1])
-        of_peer = step.peer != self.group.rank
-        address = self._peer_address(step.signal, step.peer)
-        return step.op == "set" and self.driver.captures_batches(address, of_peer)
 
     def _after_counting(self, steps: list) -> list[Action]:
         self.clears_waits = self.counts.clears_waits(steps)
@@ -352,7 +348,7 @@ class CapturedPlanner(Planner):
 
     def _value_address(self, value: int | Polynomial) -> int:
         """The address of a number."""
-        pair = slope_and_offset(value) if isinstance(value, Polynomial) else (0, value)
+        pair = _slope_and_offset(value) if isinstance(value, Polynomial) else (0, value)
         return self.first_value + 8 * self.values[pair]
 
     def _kernel_of(self, step: Any) -> DeviceKernel:
@@ -362,9 +358,7 @@ class CapturedPlanner(Planner):
     def _number_of(self, position: int, value: Polynomial, numbers: list) -> int:
         return self.first_value if self.kernels_count else self._value_address(value)
 
-    def _signal_write(self, step: Any, stream: int) -> Action | MemoryOperation:
-        if self._is_fixed(step):
-            return MemoryOperation(stream, self._peer_address(step.signal, step.peer), step.value, is_captured=True)
+    def _signal_write(self, step: Any, stream: int) -> Action:
         value = self._value_address(step.value)
         if step.op == "add":
             kernel = self.runner.builtin("add_loaded", step.loc)
@@ -372,13 +366,11 @@ class CapturedPlanner(Planner):
         address, copy = self._peer_address(step.signal, step.peer), self.driver.copy
         return lambda bases, epoch: copy(address, value, 8, stream)
 
-    def _signal_wait(self, step: Any, stream: int) -> Action | MemoryOperation:
+    def _signal_wait(self, step: Any, stream: int) -> Action:
         if (growth := self.counts.growth.get(step.signal.storage)) is not None:
             address, batch = self._address(step.signal)[1], self.driver.batch
             wait = self.driver.count_wait(address, growth, self.clears_waits)
             return lambda bases, epoch: batch(wait, stream)
-        if self._is_fixed(step):
-            return MemoryOperation(stream, self._address(step.signal)[1], step.value, WAIT_FLAGS[step.cmp], True)
         if not isinstance(step.value, Polynomial):
             kernel, value = self.runner.builtin("wait_value", step.loc, CMP=step.cmp), step.value
         else:
@@ -414,6 +406,11 @@ _STEPS = {
     host.Await: "_await",
     host.StreamBarrier: "_barrier",
 }
+
+
+def _slope_and_offset(value: Polynomial) -> tuple[int, int]:
+    """Of a linear form in the epoch."""
+    return value.coefficient(EPOCH), value.constant_term
 
 
 def _options(step: Any) -> tuple:

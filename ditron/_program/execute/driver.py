@@ -6,7 +6,7 @@ Each returns when the work is on the stream. Addresses and streams are integers.
 from __future__ import annotations
 
 import ctypes
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator
 from contextlib import contextmanager
 from ctypes import POINTER, byref, c_int, c_size_t, c_uint, c_uint8, c_uint16, c_uint64, c_void_p
 from functools import cache
@@ -90,7 +90,7 @@ class Driver:
         declare(library, _SIGNATURES)
         self._copy, self._copy_2d = library.cuMemcpyDtoDAsync_v2, library.cuMemcpy2DAsync_v2
         self._write, self._wait = library.cuStreamWriteValue64_v2, library.cuStreamWaitValue64_v2
-        self._captures: dict[bool, bool] = {}
+        self._captures: bool | None = None
         self._record, self._await = library.cuEventRecord, library.cuStreamWaitEvent
 
     def _fail(self, code: int, what: str) -> None:
@@ -142,29 +142,19 @@ class Driver:
         if code := self._wait(stream, address, value, flags):
             self._fail(code, "wait for a signal")
 
-    def memory_operations(self, operations: Sequence[tuple[int, int, int | None]]) -> Any:
-        """Stores and waits of 64 bits, in this order, for :meth:`batch`: addresses, values, and flags of waits."""
-        made = [
-            _MemoryOperation(_WRITE64 if flags is None else _WAIT64, address, value, flags or 0)
-            for address, value, flags in operations
-        ]
-        return (_MemoryOperation * len(made))(*made)
-
     def count_wait(self, address: int, value: int, clear: bool) -> Any:
         """A wait until 64 bits are at least ``value``, after which they are 0 with ``clear``, for :meth:`batch`."""
-        return self.memory_operations([(address, value, WAIT_FLAGS["ge"]), (address, 0, None)][: 1 + clear])
+        operations = [_MemoryOperation(_WAIT64, address, value), _MemoryOperation(_WRITE64, address, 0)]
+        return (_MemoryOperation * (1 + clear))(*operations[: 1 + clear])
 
     def batch(self, operations: Any, stream: int) -> None:
         """Memory operations of the stream: in a graph a node that needs no SM."""
         if code := self._library.cuStreamBatchMemOp_v2(stream, len(operations), operations, 0):
-            self._fail(code, "memory operations of a stream")
+            self._fail(code, "wait for a count")
 
-    def captures_batches(self, address: int, of_peer: bool = False) -> bool:
-        """Whether a graph can hold memory operations, such as on the 64 bits at ``address``, on this driver and GPU.
-
-        ``of_peer``: whether they are another GPU's, which is asked for once, as for this one's.
-        """
-        if of_peer not in self._captures:
+    def captures_batches(self, address: int) -> bool:
+        """Whether a graph can hold memory operations, such as on the 64 bits at ``address``, on this driver and GPU."""
+        if self._captures is None:
             library, stream, graph = self._library, c_void_p(), c_void_p()
             if library.cuStreamCreate(byref(stream), 1):  # CU_STREAM_NON_BLOCKING
                 return False
@@ -174,8 +164,8 @@ class Driver:
             if graph.value:
                 library.cuGraphDestroy(graph)
             library.cuStreamDestroy_v2(stream)
-            self._captures[of_peer] = not any(codes)
-        return self._captures[of_peer]
+            self._captures = not any(codes)
+        return self._captures
 
     def prefer_shared_memory(self, function: int) -> None:
         """Ask for the largest shared memory carveout on SMs that run ``function``; a hint, by CUDA's documentation.

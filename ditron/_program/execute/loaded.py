@@ -11,7 +11,6 @@ from ditron._program.execute.overlaps import OverlapCheck, written
 from ditron._program.trace.dtypes import to_mlir
 from ditron.distributed.group import Group
 from ditron_compiler import host, ir
-from ditron_compiler.analysis.fixed_waits import fixed_waits
 from ditron_compiler.analysis.own_counts import own_counts
 from ditron_compiler.errors import DitronError
 from ditron_compiler.ir.dialects import ditron as dialect
@@ -71,7 +70,6 @@ class LoadedProgram:
         self._waiting: dict[str, bool] = {}
         self._written: frozenset[int] | None = None
         self._counts: dict[str, int] | None = None
-        self._fixed_waits: frozenset[str] | None = None
         self._period: Any = ...
         found: list[ir.Operation] = []
         self.module.operation.walk(found.append, ir.WalkOrder.PRE_ORDER)
@@ -100,13 +98,8 @@ class LoadedProgram:
         return self._period
 
     def waits_by_kernel_in_graphs(self, step: host.SignalWait) -> bool:
-        """Whether a wait is a kernel when the program is captured; not if it cannot be, or waits for a count, or a
-        constant.
-        """
-        if self._fixed_waits is None:
-            self._fixed_waits = fixed_waits(self.program)
-        name = step.signal.storage.name
-        return self.period == 1 and name not in self.counts and name not in self._fixed_waits
+        """Whether a wait is a kernel when the program is captured; not if it cannot be, or waits for a count."""
+        return self.period == 1 and step.signal.storage.name not in self.counts
 
     def has_waits(self, symbol: str) -> bool:
         """Whether programs of a kernel wait for signals."""

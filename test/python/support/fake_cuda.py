@@ -29,7 +29,6 @@ class FakeLibrary:
         self.events = 0
         self.capture = 0  # number of the one under way
         self.batches = True  # whether the driver has memory operations
-        self.batch_sizes: list[int] = []  # of each call with memory operations
         self.in_capture = lambda stream: True  # which streams are in it
 
     def __getattr__(self, name: str):
@@ -80,9 +79,6 @@ class _Call:
             stream, count, operations, _ = args
             if not self.library.batches:
                 return 801  # CUDA_ERROR_NOT_SUPPORTED
-            if count >= 256:
-                return 1  # CUDA_ERROR_INVALID_VALUE
-            self.library.batch_sizes.append(count)
             for operation in operations[:count]:
                 kind, address, value = operation.operation, operation.address, operation.value
                 if kind == 5:

@@ -26,7 +26,7 @@ def test_copies_and_signals_arrive(machine):
             assert torch.equal(machine.group.at("send.boxes", rank)[0], x)
             assert machine.group.at("send.full", rank).tolist() == [call, 0, 0]
             assert machine.group.at("send.done", rank).tolist() == [call if rank else 0, 0, 0]
-    waits = [entry[3] for entry in machine.library.log if entry[:2] == ("batch", "wait")]
+    waits = [entry[2] for entry in machine.library.log if entry[0] == "wait"]
     assert waits == [0, 0, 1, 1, 2, 2]
     boxes, full = machine.group.tensors["send.boxes"].data_ptr(), machine.group.tensors["send.full"].data_ptr()
     [first, *_, last] = [arguments for _, _, arguments in machine.triton.launches]
@@ -63,7 +63,7 @@ def test_work_is_on_its_stream_between_fork_and_join(machine):
     send(torch.randn(4, 8), torch.empty(4, 8))
     log = machine.library.log
     assert {entry[-1] for entry in log if entry[0] == "copy"} == {copy}
-    assert {entry[-1] for entry in log if entry[:2] == ("batch", "wait")} == {main}
+    assert {entry[-1] for entry in log if entry[0] == "wait"} == {main}
     fork, join = (
         next(i for i, entry in enumerate(log) if entry[0] == "cuStreamWaitEvent" and entry[1] == stream)
         for stream in (copy, main)

@@ -354,7 +354,7 @@ def ag_gemm(
                     algorithm = "k_slices"
         nbytes = sent_bytes(group, a)
         if algorithm is None and not schedule and not has_nodes:
-            algorithm = "by_rank" if goes_by_rank("ag_gemm", group, rows, nbytes, a, b, out, scales) else None
+            algorithm = "by_rank" if goes_by_rank("ag_gemm", group, rows, nbytes, a, b, out, scales=scales) else None
         keep = gathered is not None
         if keep:
             gathered = result("ag_gemm (gathered)", (ranks * rows, K), a, gathered, a=a, b=b, bias=bias)

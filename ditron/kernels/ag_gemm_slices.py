@@ -407,7 +407,7 @@ def prefers_slices(ranks: int, rows: int, N: int, nbytes: int) -> bool:
 
     Two and four ranks are what was measured.
     """
-    if not 2 <= ranks <= 4 or nbytes < _LEAST_BYTES:
+    if ranks not in (2, 4) or nbytes < _LEAST_BYTES:
         return False
     rows = capacity_for(rows)  # as its schedule is chosen
     rounds = _tiles_of_program(_tiles(ranks, rows, N, _tiles_for(ranks, rows, N)[0]["block"]), _SMS)

@@ -282,7 +282,7 @@ def gemm_rs(
             algorithm, schedule = tuned("gemm_rs", group, algorithm, schedule, a.dtype, rows, N, K)
         nbytes = sent_bytes(group, out)
         if algorithm is None and not schedule and not has_nodes:
-            algorithm = "by_rank" if goes_by_rank("gemm_rs", group, rows, nbytes, a, b, out, scales) else None
+            algorithm = "by_rank" if goes_by_rank("gemm_rs", group, rows, nbytes, a, b, out, scales=scales) else None
         if algorithm == "by_rank":
             if (block := schedule.get("block", 1)) & (block - 1):
                 raise DitronError(f"gemm_rs: with algorithm='by_rank', block must be a power of two, got {block}")

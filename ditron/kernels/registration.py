@@ -1,4 +1,8 @@
-"""How an operator enters torch's dispatcher: schema, implementation, shapes for tracing, gradient."""
+"""How an operator enters torch's dispatcher: schema, implementation, shapes for tracing, gradient.
+
+A call whose gradient is recorded, and that nobody traces, has that gradient without the dispatcher
+(docs/decisions/0025-recorded-calls-leave-the-dispatcher.md).
+"""
 
 from __future__ import annotations
 

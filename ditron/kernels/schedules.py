@@ -53,11 +53,8 @@ OVERLAPPED_BYTES = 14 << 20
 
 #: Up to so many bytes for each other rank, a library's product of each rank's rows hides communication, where these
 #: have ``BY_RANK_BYTES``; with less, a product and a collective one after the other take less than the copies' signals
-#: (docs/results/tuning.md).
-MOST_BY_RANK_BYTES, BY_RANK_BYTES, BY_RANK_ROWS = 14 << 20, 3 << 20, 128
-
-#: The same of ``ag_gemm`` among more than two ranks (docs/results/tensor-parallel.md).
-MOST_GATHERED_BY_RANK_BYTES = 9 << 20
+#: (docs/results/tuning.md). The second limit is of ``ag_gemm`` among more than two (docs/results/tensor-parallel.md).
+MOST_BY_RANK_BYTES, MOST_GATHERED_BY_RANK_BYTES, BY_RANK_BYTES, BY_RANK_ROWS = 14 << 20, 9 << 20, 3 << 20, 128
 
 #: Rows of tiles of a piece that a copy engine moves: with fewer, its signals and the ends of pieces cost more than an
 #: earlier beginning brings (docs/results/tuning.md).
@@ -185,24 +182,17 @@ def is_large(group: Group, nbytes: int) -> bool:
 
 
 def goes_by_rank(
-    what: str,
-    group: Group,
-    rows: int,
-    nbytes: int,
-    a: torch.Tensor,
-    b: torch.Tensor,
-    out: torch.Tensor,
-    scales: Scales | None,
+    what: str, group: Group, rows: int, nbytes: int, *matrices: torch.Tensor, scales: Scales | None = None
 ) -> bool:
     """Whether ``what``, ag_gemm or gemm_rs, runs a library's product for each rank's rows where nothing is measured.
 
-    Each rank sends ``nbytes``, those of one rank's ``rows`` to every other.
+    Each rank sends ``nbytes``, those of one rank's ``rows`` to every other. The ``matrices`` are A, B and the result.
     """
     if group.small_shapes or not _fills_products(group.num_ranks, rows, nbytes):
         return False
     if scales is not None:
-        return prefers_products_by_rank(scales, nbytes, a, b, out)
-    return nbytes < _most_by_rank(what, group.num_ranks) or not fits_tile_kernel(group, a, b, out)
+        return prefers_products_by_rank(scales, nbytes, *matrices)
+    return nbytes < _most_by_rank(what, group.num_ranks) or not fits_tile_kernel(group, *matrices)
 
 
 def _most_by_rank(what: str, ranks: int) -> int:

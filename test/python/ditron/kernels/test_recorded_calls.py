@@ -7,6 +7,7 @@ import pytest
 import torch
 from simulated import run_numbered as run
 from test_torch_library import CALLS, OPTIONS, data
+from torch.overrides import TorchFunctionMode
 from torch.utils._python_dispatch import TorchDispatchMode
 
 import ditron
@@ -57,6 +58,12 @@ class Sees(TorchDispatchMode):
         return func(*args, **kwargs or {})
 
 
+class SeesFunctions(TorchFunctionMode):
+    def __torch_function__(self, func, types, args=(), kwargs=None):
+        seen.append(str(func))
+        return func(*args, **kwargs or {})
+
+
 seen: list[str] = []
 
 
@@ -76,6 +83,10 @@ def test_who_records_and_who_watches():
             again = torch.autograd.grad(watched.sum(), (x, w))
         assert torch.equal(watched, y) and all(torch.equal(a, b) for a, b in zip(again, grads, strict=True))
         assert {"ditron.ag_gemm.default", "ditron.ag_gemm_backward.default"} <= set(seen)
+        seen.clear()
+        with SeesFunctions():
+            assert torch.equal(kernels.ag_gemm(x, w), y)
+        assert any("ditron.ag_gemm" in name for name in seen)
         only = torch.autograd.grad(kernels.ag_gemm(x, w.detach()).sum(), x)  # of one of them
         assert torch.equal(only[0], grads[0])
 

@@ -16,7 +16,7 @@ from ditron.tuning import compile_ahead, tables
 from ditron.tuning.bench import call_of, operands
 from ditron.tuning.lookup import GroupChoices
 from ditron.tuning.problem import DTYPES, Problem
-from ditron.tuning.registry import OPERATORS, candidates_of, space_of
+from ditron.tuning.registry import OPERATORS, candidates_of, rule_of, space_of
 from ditron.tuning.search import search
 from ditron.tuning.tables import Entry, Measured, Table, tables_of, versions
 from ditron_compiler.host import Launch
@@ -375,7 +375,7 @@ def test_calls_go_by_rank_where_the_rule_says_so(ranks, dtype, operator):
             own, whole = (rows, N), (ranks * rows, K)
         part, every, weight = (torch.empty(shape, dtype=of, device="meta") for shape in (own, whole, (N, K)))
         a, out = (part, every) if operator == "ag_gemm" else (every, part)
-        runs = goes_by_rank(operator, group, rows, sent_bytes(group, part), a, weight, out, None)
+        runs = goes_by_rank(operator, group, rows, sent_bytes(group, part), a, weight, out)
         rule = product_rule(Problem(operator, dtype, ranks, rows, N, K), 2)
         assert runs == (rule.options["algorithm"] == "by_rank"), (rows, N, K)
         seen.add(runs)
@@ -389,3 +389,21 @@ def test_few_rows_divide_k(rows, divides_k, N, K):
     asked = problem(rows, N, K, ranks=4)
     assert (OPERATORS["ag_gemm"].rule(asked).options["algorithm"] == "split_k") == divides_k
     assert any(options["algorithm"] == "split_k" for options in candidates_of(asked)) == divides_k
+
+
+@pytest.mark.parametrize(
+    "operator, ranks, rows, N, K, algorithm",
+    [
+        ("ag_gemm", 4, 256, 3584, 8192, "k_slices"),
+        ("ag_gemm", 4, 512, 1792, 4096, "k_slices"),
+        ("ag_gemm", 4, 512, 3584, 8192, "by_rank"),  # two rounds of tiles
+        ("ag_gemm", 4, 1024, 1376, 4096, "by_rank"),
+        ("ag_gemm", 4, 1024, 3200, 5120, "overlapped"),  # 10.5 MB for each other rank
+        ("gemm_rs", 4, 1024, 5120, 3200, "by_rank"),  # as many
+        ("ag_gemm", 8, 256, 1792, 4096, "overlapped"),  # which was not measured
+        ("ag_gemm", 2, 1024, 1376, 8192, "k_slices"),  # two rounds
+    ],
+)
+def test_rules_of_products(operator, ranks, rows, N, K, algorithm):
+    """What was measured to be ahead (docs/results/tensor-parallel.md)."""
+    assert rule_of(Problem(operator, "bf16", ranks, rows, N, K)).options["algorithm"] == algorithm

@@ -52,6 +52,7 @@ from ditron.kernels.operands import (
     result,
     weight_layout,
 )
+from ditron.kernels.pushes import handshake
 from ditron.kernels.rank_products import ag_gemm_by_rank_program
 from ditron.kernels.repeated import repeatable, run_step, scratch
 from ditron.kernels.scales import gathered_scales, promote_every, scaled_product, scales_in_shard, scales_of
@@ -163,7 +164,6 @@ def ag_gemm_program(
     def copy() -> None:
         for step in dh.range(1, ranks):  # the rank before this one is the first to come to its rows
             peer = (rank - step) % ranks
-            dh.signal_wait(done[peer], epoch)
             copy_scales(peer)
             for piece in range(pieces):
                 first, last = piece_rows(rows, BM, piece, pieces)
@@ -172,9 +172,7 @@ def ag_gemm_program(
 
     def store() -> None:
         for step in dh.range(1, ranks):
-            peer = (rank - step) % ranks
-            dh.signal_wait(done[peer], epoch)
-            copy_scales(peer)
+            copy_scales((rank - step) % ranks)
         push_pieces_kernel[(pushers,)](
             a,
             gathered,
@@ -190,8 +188,7 @@ def ag_gemm_program(
         )
 
     with dh.stream("copy"):
-        for step in dh.range(1, ranks):  # all that this rank was sent in the call before has been read
-            dh.signal_write(done[rank], epoch, (rank + step) % ranks)
+        handshake(done)
         if pushers:
             store()
         else:

@@ -14,7 +14,7 @@ from ditron.kernels.ag_gemm import ag_gemm, ag_gemm_program
 from ditron.kernels.all_gather import all_gather
 from ditron.kernels.dispatch import torch_operator
 from ditron.kernels.operands import aligned, capacity_for, in_group, matrices, weight_layout
-from ditron.kernels.pushes import ShardPushes
+from ditron.kernels.pushes import ShardPushes, tell_done
 from ditron.kernels.rank_products import product, product_with_transposed
 from ditron.kernels.reduce_scatter import add_parts_kernel, reduce_scatter
 from ditron.kernels.repeated import repeatable, run_step
@@ -82,7 +82,7 @@ def column_gradients_program(grads, bs, a, of_gathered, grad_a, grad_bs, capacit
     total = ranks * rows
     shards = ShardPushes(a, capacity)
     with dh.stream("gather"):
-        shards.push()
+        shards.push(one_by_one=True)  # beside a product that leaves no place for a kernel: copies write signals then
         dh.copy(a, shards.of(rank))
         copied = dh.record()
 
@@ -101,8 +101,7 @@ def column_gradients_program(grads, bs, a, of_gathered, grad_a, grad_bs, capacit
         summand = partial[:total]
     multiplied = dh.record()
     with dh.stream("copy"):
-        for step in dh.range(1, ranks):  # what the call before sent to this rank has been added
-            dh.signal_write(done[rank], epoch, (rank + step) % ranks)
+        tell_done(done)
         dh.await_event(multiplied)
         for step in dh.range(1, ranks):
             owner = (rank + step) % ranks

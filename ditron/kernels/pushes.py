@@ -9,7 +9,26 @@ import torch
 import ditron.host as dh
 from ditron.tuning.problem import Options
 
-__all__ = ["ShardPushes", "copy_streams_for"]
+__all__ = ["ShardPushes", "copy_streams_for", "handshake", "tell_done"]
+
+
+def tell_done(done: Any) -> None:
+    """Let the stream tell all ranks that this one has read what it was sent in the call before; ``done`` [ranks]."""
+    rank, ranks = dh.rank(), dh.num_ranks()
+    for step in dh.range(1, ranks):
+        dh.signal_write(done[rank], dh.epoch(), (rank + step) % ranks)
+
+
+def handshake(done: Any) -> None:
+    """Let the stream go on when no rank reads any more what it was sent in the call before; ``done`` [ranks].
+
+    To be called where this rank reads it no more. Nothing comes between the writes and the waits, so that captured
+    calls join them (execute/signal_runs.py).
+    """
+    tell_done(done)
+    rank, ranks = dh.rank(), dh.num_ranks()
+    for step in dh.range(1, ranks):
+        dh.signal_wait(done[(rank - step) % ranks], dh.epoch())
 
 
 class ShardPushes:
@@ -40,13 +59,19 @@ class ShardPushes:
         n = self.beside.shape[0]
         return self.gathered_beside[rank * n : (rank + 1) * n]
 
-    def push(self) -> None:
-        """Enqueue the pushes on the stream of the enclosing ``with``, to the rank first that needs it first."""
-        for step in dh.range(1, self.ranks):  # all that this rank was sent in the call before has been read
-            dh.signal_write(self.done[self.rank], self.epoch, (self.rank + step) % self.ranks)
+    def push(self, *, one_by_one: bool = False) -> None:
+        """Enqueue the pushes on the stream of the enclosing ``with``, to the rank first that needs it first.
+
+        ``one_by_one``: wait for each rank before its push, not for all before the first.
+        """
+        if one_by_one:
+            tell_done(self.done)
+        else:
+            handshake(self.done)
         for step in dh.range(1, self.ranks):
             peer = (self.rank - step) % self.ranks
-            dh.signal_wait(self.done[peer], self.epoch)
+            if one_by_one:
+                dh.signal_wait(self.done[peer], self.epoch)
             if self.beside is not None:
                 dh.rank_copy(self.beside, self.beside_of(self.rank), peer)
             dh.rank_copy(self.shard, self.of(self.rank), peer)

@@ -21,6 +21,7 @@ from ditron.kernels.exchange import (
 )
 from ditron.kernels.nccl import run_by_nccl
 from ditron.kernels.operands import aligned, capacity_for, in_group, result, vector_operand
+from ditron.kernels.pushes import handshake
 from ditron.kernels.repeated import repeatable, run_step
 from ditron.kernels.schedules import (
     by_size,
@@ -73,11 +74,9 @@ def reduce_scatter_program(x, out, capacity, *, block=4096, num_warps=8):
     arrived = dh.symm_zeros(ranks, dtype=torch.int64, name="arrived")
     done = dh.symm_zeros(ranks, dtype=torch.int64, name="done")
     with dh.stream("copy"):
-        for step in dh.range(1, ranks):  # all that this rank was sent in the call before has been read
-            dh.signal_write(done[rank], epoch, (rank + step) % ranks)
+        handshake(done)
         for step in dh.range(1, ranks):
             owner = (rank + step) % ranks
-            dh.signal_wait(done[owner], epoch)
             dh.rank_copy(x[owner], inbox[rank * n : (rank + 1) * n], owner)
             dh.signal_write(arrived[rank], epoch, owner)
     for step in dh.range(1, ranks):

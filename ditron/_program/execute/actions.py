@@ -2,13 +2,15 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from typing import TYPE_CHECKING, Any, Protocol
 
+from ditron._program.execute.builtin_kernels import BuiltinPart
 from ditron._program.execute.driver import WAIT_FLAGS
 from ditron._program.execute.epochs import EPOCH, is_counted_by_kernels, linear_numbers
 from ditron._program.execute.library import on_stream, tensor_of
 from ditron._program.execute.residency import sm_limits, warn_of_waits_without_a_place
+from ditron._program.execute.signal_runs import SignalRun, join_signals
 from ditron._program.trace.dtypes import from_mlir
 from ditron_compiler import host, ir
 from ditron_compiler.analysis.linear import Polynomial
@@ -65,6 +67,7 @@ class Resources(Protocol):
         self, symbol: str, options: tuple, pointers: tuple[int, ...] = (), counts: bool = False
     ) -> DeviceKernel: ...
     def builtin(self, kind: str, location: str, **constants: Any) -> DeviceKernel: ...
+    def builtin_sequence(self, parts: Sequence[BuiltinPart]) -> DeviceKernel: ...
     def event(self, event: Any, captures: bool) -> int: ...
     def side_stream(self, name: str, index: int) -> int: ...
 
@@ -311,7 +314,7 @@ class CapturedPlanner(Planner):
     def _after_counting(self, steps: list) -> list[Action]:
         self.clears_waits = self.counts.clears_waits(steps)
         clear = [] if self.clears_waits else [self._clear(tensor) for tensor in self.counts.tensors.values()]
-        planned = super().actions(steps)
+        planned = super().actions(join_signals(steps, lambda wait: self._growth(wait) is None))
         launches = [s for s in steps if isinstance(s, host.Launch) and self.runner.executable.has_waits(s.kernel)]
         if launches and self.wait_kernels:
             warn_of_waits_without_a_place(
@@ -358,6 +361,10 @@ class CapturedPlanner(Planner):
     def _number_of(self, position: int, value: Polynomial, numbers: list) -> int:
         return self.first_value if self.kernels_count else self._value_address(value)
 
+    def _growth(self, wait: host.SignalWait) -> int | None:
+        """By what a call adds to the signal, where it is waited for by a memory operation of the stream."""
+        return self.counts.growth.get(wait.signal.storage)
+
     def _signal_write(self, step: Any, stream: int) -> Action:
         value = self._value_address(step.value)
         if step.op == "add":
@@ -367,16 +374,36 @@ class CapturedPlanner(Planner):
         return lambda bases, epoch: copy(address, value, 8, stream)
 
     def _signal_wait(self, step: Any, stream: int) -> Action:
-        if (growth := self.counts.growth.get(step.signal.storage)) is not None:
+        if (growth := self._growth(step)) is not None:
             address, batch = self._address(step.signal)[1], self.driver.batch
             wait = self.driver.count_wait(address, growth, self.clears_waits)
             return lambda bases, epoch: batch(wait, stream)
-        if not isinstance(step.value, Polynomial):
-            kernel, value = self.runner.builtin("wait_value", step.loc, CMP=step.cmp), step.value
-        else:
-            kernel, value = self.runner.builtin("wait_loaded", step.loc, CMP=step.cmp), self._value_address(step.value)
+        kind, value = self._wait(step)
+        kernel = self.runner.builtin(kind, step.loc, CMP=step.cmp)
         self.wait_kernels.append((step, kernel))
         return self._single(kernel, stream, [self._address(step.signal)[1], value])
+
+    def _wait(self, step: host.SignalWait) -> tuple[str, int]:
+        """The built-in kernel that waits, and what it is given: a number, or the address of one."""
+        if isinstance(step.value, Polynomial):
+            return "wait_loaded", self._value_address(step.value)
+        return "wait_value", step.value
+
+    def _signal_run(self, run: SignalRun, stream: int) -> Action:
+        parts: list[BuiltinPart] = []
+        values: list[int] = []
+        for step in run.steps:
+            signal = self._address(step.signal)[1]
+            if isinstance(step, host.SignalWait):
+                kind, value = self._wait(step)
+                parts.append(BuiltinPart(kind, step.loc, ("CMP", step.cmp)))
+                values += [signal, value]
+            else:  # the fence of the first write is one for all
+                parts.append(BuiltinPart("write_loaded", step.loc, ("RELEASES", not parts)))
+                values += [signal, self._value_address(step.value), step.peer]
+        kernel = self.runner.builtin_sequence(parts)
+        self.wait_kernels.append((run.first_wait, kernel))
+        return self._single(kernel, stream, values)
 
 
 class CountingPlanner(CapturedPlanner):
@@ -405,6 +432,7 @@ _STEPS = {
     host.Record: "_record",
     host.Await: "_await",
     host.StreamBarrier: "_barrier",
+    SignalRun: "_signal_run",
 }
 
 

@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from functools import cache
-from typing import Any
+from typing import Any, NamedTuple
 
 import triton.language as tl
 
@@ -13,8 +13,9 @@ from ditron._jit.compile import compile as compile_kernel
 from ditron._jit.decorator import jit
 from ditron._program.execute.kernels import kernel_function
 from ditron_compiler import ir
+from ditron_compiler.ir.dialects import ditron
 
-__all__ = ["builtin_kernel"]
+__all__ = ["BuiltinPart", "builtin_kernel", "builtin_sequence"]
 
 
 @jit
@@ -25,6 +26,15 @@ def _wait_value(signal_ptr, value, CMP: tl.constexpr):
 @jit
 def _wait_loaded(signal_ptr, value_ptr, CMP: tl.constexpr):
     dl.signal_wait_until(signal_ptr, tl.load(value_ptr), cmp=CMP)
+
+
+@jit
+def _write_loaded(signal_ptr, value_ptr, peer, RELEASES: tl.constexpr):
+    """Without ``RELEASES`` behind another write of one kernel, whose fence orders both."""
+    if RELEASES:
+        dl.notify(signal_ptr, peer, tl.load(value_ptr))
+    else:
+        dl.signal_op(signal_ptr, tl.load(value_ptr), peer)
 
 
 @jit
@@ -58,6 +68,7 @@ def _advance(count_ptr, values_ptr, before, SLOPES: tl.constexpr, OFFSETS: tl.co
 _KERNELS: dict[str, tuple[Callable, dict[str, str]]] = {
     "wait_value": (_wait_value, {"signal_ptr": "*i64:1", "value": "i64:1"}),
     "wait_loaded": (_wait_loaded, {"signal_ptr": "*i64:1", "value_ptr": "*i64:1"}),
+    "write_loaded": (_write_loaded, {"signal_ptr": "*i64:1", "value_ptr": "*i64:1", "peer": "i32:1"}),
     "add_value": (_add_value, {"signal_ptr": "*i64:1", "value": "i64:1", "peer": "i32:1"}),
     "add_loaded": (_add_loaded, {"signal_ptr": "*i64:1", "value_ptr": "*i64:1", "peer": "i32:1"}),
     "barrier": (_barrier, {}),
@@ -86,4 +97,44 @@ def builtin_kernel(kind: str, symbol: str, location: str, **constants: Any) -> s
         function = kernel_function(module)
         function.attributes["sym_name"] = ir.StringAttr.get(symbol)
         function.walk(move)
+        return module.operation.get_asm(enable_debug_info=True, print_generic_op_form=True)
+
+
+class BuiltinPart(NamedTuple):
+    """A built-in kernel as part of a sequence: its kind, the location of its operation, and a constant."""
+
+    kind: str
+    location: str
+    constant: tuple[str, Any]
+
+
+def builtin_sequence(symbol: str, parts: Sequence[BuiltinPart]) -> str:
+    """The text of one kernel that does what built-in kernels do, one after the other.
+
+    Its parameters are theirs, in that order, and the context. Signals are complete at its end.
+    """
+    texts = [builtin_kernel(part.kind, symbol, part.location, **dict([part.constant])) for part in parts]
+    with ir.Context() as context:
+        context.allow_unregistered_dialects = True
+        module, *others = [ir.Module.parse(text) for text in texts]
+        function = kernel_function(module)
+        block = function.entry_block
+        *_, end = block.operations
+        for other in others:
+            body = kernel_function(other).entry_block
+            *parameters, their_context = body.arguments
+            mapping = {their_context: block.arguments[len(block.arguments) - 1]}
+            for parameter in parameters:
+                position = len(block.arguments) - 1
+                mapping[parameter] = block.insert_argument(position, parameter.type, parameter.location)
+            for op in list(body.operations)[:-1]:
+                clone = op.clone(ip=ir.InsertionPoint(end), mapping=mapping)
+                mapping |= dict(zip(op.results, clone.results, strict=True))
+        quiets = [op for op in block.operations if ditron.SIGNALS_AT_END in op.attributes]
+        for quiet in quiets[:-1]:
+            quiet.erase()
+        for quiet in quiets[-1:]:
+            quiet.move_before(end)
+        inputs = [argument.type for argument in block.arguments]
+        function.attributes["function_type"] = ir.TypeAttr.get(ir.FunctionType.get(inputs, []))
         return module.operation.get_asm(enable_debug_info=True, print_generic_op_form=True)

@@ -22,7 +22,7 @@ from ditron._program.execute.actions import (
     Planner,
     builtin_of,
 )
-from ditron._program.execute.builtin_kernels import builtin_kernel
+from ditron._program.execute.builtin_kernels import BuiltinPart, builtin_kernel, builtin_sequence
 from ditron._program.execute.counts import CapturedCounts
 from ditron._program.execute.driver import driver
 from ditron._program.execute.epochs import is_counted_by_kernels, linear_steps
@@ -330,9 +330,19 @@ class CudaRunner:
         key = (kind, location, tuple(constants.items()))
         if key not in self._kernels:
             symbol = f"{self.executable.name}_{kind}"
-            text = builtin_kernel(kind, symbol, location, **constants)
-            self._kernels[key] = DeviceKernel(text, symbol, {"num_warps": 1}, self.target, self.group)
+            self._kernels[key] = self._one_warp(builtin_kernel(kind, symbol, location, **constants), symbol)
         return self._kernels[key]
+
+    def builtin_sequence(self, parts: Sequence[BuiltinPart]) -> DeviceKernel:
+        """A kernel of ours that implements operations of a stream, one after the other."""
+        key = tuple(parts)
+        if key not in self._kernels:
+            symbol = f"{self.executable.name}_signals"
+            self._kernels[key] = self._one_warp(builtin_sequence(symbol, parts), symbol)
+        return self._kernels[key]
+
+    def _one_warp(self, text: str, symbol: str) -> DeviceKernel:
+        return DeviceKernel(text, symbol, {"num_warps": 1}, self.target, self.group)
 
     def event(self, event: Any, captures: bool) -> int:
         """The CUDA event for an event of the program."""

@@ -37,6 +37,7 @@ from ditron.kernels.operands import (
     result,
     weight_layout,
 )
+from ditron.kernels.pushes import copy_streams_for, with_copy_streams
 from ditron.kernels.schedules import (
     SMALL_TILE,
     check_schedule,
@@ -66,7 +67,7 @@ from ditron_compiler.errors import DitronError
 
 __all__ = ["a2a_gemm", "a2a_gemm_program"]
 
-#: Bytes for each rank from which on they travel in 8 pieces: copies of less than some MB are slow.
+#: Bytes for each rank from which on they travel in 8 pieces between two: copies of less than some MB are slow.
 MANY_BYTES = 24 << 20
 
 #: Up to so many bytes for each rank, where each sends ``LEAST_STORED`` or more and the product takes not much longer
@@ -241,6 +242,7 @@ def a2a_gemm_program(
     num_warps=8,
     stages=4,
     maxnreg=None,
+    copy_streams=1,
     pushers=0,
     push_block=16384,
     push_warps=16,
@@ -248,9 +250,9 @@ def a2a_gemm_program(
     """``out`` [rows, N] = this rank's rows of all ranks' ``a`` [ranks * rows, K], side by side, times ``b`` transposed.
 
     ``b`` is ``[N, ranks * K]``, or ``[ranks * K, N]`` if b_is_kn; ``bias`` [N] counts if has_bias. ``num_ranks`` is the
-    group's. Memory is kept for up to ``capacity`` rows. What goes to a rank travels in ``pieces``: by a copy engine, or
-    with ``pushers`` by stores of so many programs of another kernel, equally many for each rank, ``push_block``
-    elements at a time.
+    group's. Memory is kept for up to ``capacity`` rows. What goes to a rank travels in ``pieces``: by copy engines on
+    ``copy_streams``, or with ``pushers`` by stores of so many programs of another kernel, equally many for each rank,
+    ``push_block`` elements at a time.
     """
     rank, ranks, epoch = dh.rank(), dh.num_ranks(), dh.epoch()
     (rows, N), K = out.shape, a.shape[1]
@@ -261,15 +263,17 @@ def a2a_gemm_program(
     if pushers:
         maxnreg = registers_beside_pushers(num_warps, push_warps, maxnreg)
 
-    def copy() -> None:
-        for piece in range(pieces):
+    # The rank before this one comes to its part first.
+    copies = [(piece, step) for piece in range(pieces) for step in range(1, num_ranks)]
+
+    def copy(copier: int) -> None:
+        for piece, step in copies[copier::copy_streams]:
             first, last = growing_piece_rows(rows, BM, piece, pieces)
-            for step in dh.range(1, ranks):
-                peer = (rank - step) % ranks  # the rank before this one comes to its part first
-                dh.rank_copy(
-                    a[peer * rows + first : peer * rows + last], inbox[rank * rows + first : rank * rows + last], peer
-                )
-                dh.signal_write(arrived[rank * pieces + piece], epoch, peer)
+            peer = (rank - step) % ranks
+            dh.rank_copy(
+                a[peer * rows + first : peer * rows + last], inbox[rank * rows + first : rank * rows + last], peer
+            )
+            dh.signal_write(arrived[rank * pieces + piece], epoch, peer)
 
     with dh.stream("copy"):
         if pushers and num_ranks > 1:
@@ -287,7 +291,10 @@ def a2a_gemm_program(
                 maxnreg=PUSH_REGISTERS,
             )
         else:
-            copy()
+            copy(0)
+    for copier in range(1, 1 if pushers else copy_streams):  # of one, the steps between two copies are exposed
+        with dh.stream(f"copy{copier}"):
+            copy(copier)
     tiles = dh.cdiv(rows, BM) * dh.cdiv(N, BN)
     a2a_gemm_kernel[(dh.minimum(programs, tiles),)](
         shards_descriptor(a, ranks, rows, K, (BM, BK)),
@@ -317,9 +324,9 @@ def a2a_gemm_program(
     )
 
 
-def _most_pieces(part: int) -> int:
+def _most_pieces(ranks: int, part: int) -> int:
     """Pieces of the ``part`` bytes that go to a rank (docs/results/all-to-all.md)."""
-    return 8 if part >= MANY_BYTES else 4
+    return 8 if part >= MANY_BYTES and ranks == 2 else 4
 
 
 def _divided(pushers: int, ranks: int) -> int:
@@ -348,13 +355,16 @@ def a2a_gemm_rule(problem: Problem) -> Rule:
     if has_tiles(problem) and (schedule := _stored(problem)):
         why = f"{part / 2**20:.1f} MB for each rank are stored, which takes as long as so few columns"
         return Rule({"algorithm": "overlapped"} | schedule, why)
-    return product_rule(problem, _most_pieces(part))
+    return with_copy_streams(product_rule(problem, _most_pieces(problem.ranks, part)), problem.ranks)
 
 
 @tunable("a2a_gemm", rule=a2a_gemm_rule)
 def a2a_gemm_candidates(problem: Problem) -> Iterator[Options]:
     """Schedules of :func:`a2a_gemm`."""
-    yield from tile_candidates(problem, (8, 4, 2))
+    for options in tile_candidates(problem, (8, 4, 2)):
+        yield options
+        if problem.ranks > 2 and options["pieces"] in (2, 4):
+            yield options | {"copy_streams": 2}
     if has_tiles(problem):
         for pushers in (8, 12, 16):
             if schedule := _stored(problem, pushers):
@@ -429,8 +439,10 @@ def a2a_gemm(
             if schedule := stored_schedule(ranks, rows, N, K * flat.element_size()):
                 algorithm = "overlapped"
         if overlaps("a2a_gemm", group, algorithm, part * (ranks - 1), flat, b, product):
-            pieces = 8 if group.small_shapes else _most_pieces(part)
+            pieces = 8 if group.small_shapes else _most_pieces(ranks, part)
             chosen = schedule_for("a2a_gemm", group, rows, pieces, schedule, whole_pieces=False)
+            if not schedule and not group.small_shapes:
+                chosen |= copy_streams_for(ranks)
             a2a_gemm_program(
                 flat,
                 b,

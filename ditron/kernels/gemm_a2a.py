@@ -30,7 +30,7 @@ from ditron.kernels.operands import (
     result,
     weight_layout,
 )
-from ditron.kernels.pushes import copy_streams_for
+from ditron.kernels.pushes import copy_streams_for, with_copy_streams
 from ditron.kernels.schedules import check_schedule, overlaps, product_rule, schedule_for, tile_candidates
 from ditron.kernels.tiles import (
     MAX_REGISTERS,
@@ -246,10 +246,8 @@ def _most_pieces(part: int) -> int:
 
 def gemm_a2a_rule(problem: Problem) -> Rule:
     """What :func:`gemm_a2a` runs where nothing is measured."""
-    rule = product_rule(problem, _most_pieces(problem.sent_bytes // max(1, problem.ranks - 1)))
-    if rule.options["algorithm"] != "overlapped":
-        return rule
-    return Rule(rule.options | copy_streams_for(problem.ranks), rule.why)
+    pieces = _most_pieces(problem.sent_bytes // max(1, problem.ranks - 1))
+    return with_copy_streams(product_rule(problem, pieces), problem.ranks)
 
 
 @tunable("gemm_a2a", rule=gemm_a2a_rule)

@@ -20,7 +20,7 @@ from ditron.kernels.dispatch import SCALING, torch_operator
 from ditron.kernels.gemm_rs_nodes import gemm_rs_nodes_program
 from ditron.kernels.node_pushes import algorithm_on_nodes
 from ditron.kernels.operands import aligned, capacity_for, in_group, matrices, result, weight_layout
-from ditron.kernels.pushes import copy_streams_for, handshake
+from ditron.kernels.pushes import copy_streams_for, handshake, with_copy_streams
 from ditron.kernels.rank_products import gemm_rs_by_rank_program
 from ditron.kernels.reduce_scatter import reduce_scatter
 from ditron.kernels.repeated import repeatable, run_step
@@ -189,10 +189,7 @@ def gemm_rs_program(
 
 def gemm_rs_rule(problem: Problem) -> Rule:
     """What :func:`gemm_rs` runs where nothing is measured."""
-    rule = product_rule(problem, 4)
-    if rule.options["algorithm"] != "overlapped":
-        return rule
-    return Rule(rule.options | copy_streams_for(problem.ranks), rule.why)
+    return with_copy_streams(product_rule(problem, 4), problem.ranks)
 
 
 @tunable(

@@ -8,8 +8,9 @@ import torch
 
 import ditron.host as dh
 from ditron.tuning.problem import Options
+from ditron.tuning.registry import Rule
 
-__all__ = ["ShardPushes", "copy_streams_for", "handshake", "tell_done"]
+__all__ = ["ShardPushes", "copy_streams_for", "handshake", "tell_done", "with_copy_streams"]
 
 
 def tell_done(done: Any) -> None:
@@ -92,3 +93,10 @@ def copy_streams_for(ranks: int) -> Options:
     (docs/results/tensor-parallel.md).
     """
     return {"copy_streams": 2} if ranks > 2 else {}
+
+
+def with_copy_streams(rule: Rule, ranks: int) -> Rule:
+    """The rule, with as many streams as copies of so many ranks need, if it overlaps."""
+    if rule.options["algorithm"] != "overlapped":
+        return rule
+    return Rule(rule.options | copy_streams_for(ranks), rule.why)

@@ -112,8 +112,8 @@ def cases() -> Iterator[tuple[str, Callable[[], Calls]]]:
     for rows, N, K in ((333, 136, 72), (2048, 512, 256)) if torch.cuda.is_available() else ((70, 40, 72),):
         for operator in (GemmA2A, A2AGemm):
             yield f"{operator.__name__} {rows} x {N} x {K}", partial(operator, rows, N, K, algorithm="overlapped")
-        name = f"GemmA2A {rows} x {N} x {K}, two copy streams"
-        yield name, partial(GemmA2A, rows, N, K, algorithm="overlapped", copy_streams=2, pieces=3)
+            name = f"{operator.__name__} {rows} x {N} x {K}, two copy streams"
+            yield name, partial(operator, rows, N, K, algorithm="overlapped", copy_streams=2, pieces=3)
         name = f"A2AGemm {rows} x {N} x {K}, stored"
         yield name, partial(A2AGemm, rows, N, K, algorithm="overlapped", pushers=12, pieces=3)
 

@@ -210,6 +210,11 @@ def operators() -> list[Subject]:
         ),
         operator("a2a_gemm", "a2a_gemm_program", a2a_gemm),
         operator(
+            "a2a_gemm, two copy streams",
+            "a2a_gemm_program, two copy streams",
+            functools.partial(a2a_gemm, copy_streams=2),
+        ),
+        operator(
             "a2a_gemm, pushers",
             "a2a_gemm_program, pushers",
             functools.partial(a2a_gemm, pushers=2, push_block=128, push_warps=4),

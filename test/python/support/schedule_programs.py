@@ -65,6 +65,7 @@ def _sums(to_all: bool) -> Program:
 #: By name.
 SCHEDULE_PROGRAMS = {
     "a2a_gemm_program, pushers": _scheduled(a2a_gemm_program, {"pushers": 4, "push_block": 256, "push_warps": 4}),
+    "a2a_gemm_program, two copy streams": _scheduled(a2a_gemm_program, {"copy_streams": 2, "pieces": 3}),
     "ag_gemm_program, pushers": _scheduled(
         ag_gemm_program, {"pushers": 1, "push_block": 256, "push_warps": 4, "pieces": 2}
     ),

@@ -201,8 +201,8 @@ def test_a2a_gemm_of_stored_rows(ranks, rows, pushers, layout):
 
 @pytest.mark.parametrize(
     "before, behind",
-    [({}, {}), ({"copy_streams": 2}, {"pushers": 4, "push_block": 128, "push_warps": 4})],
-    ids=["copied", "by two streams, stored"],
+    [({}, {"copy_streams": 2}), ({"copy_streams": 2}, {"pushers": 4, "push_block": 128, "push_warps": 4}), ({}, {})],
+    ids=["copied, by two streams", "by two streams, stored", "copied"],
 )
 @pytest.mark.parametrize("graphs", [False, True])
 @pytest.mark.parametrize("pieces", [1, 3])

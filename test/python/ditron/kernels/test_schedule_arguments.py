@@ -154,6 +154,7 @@ def test_rows_behind_an_exchange_are_stored_where_they_take_as_long_as_the_produ
     size = heads * 128
     kernels.a2a_gemm(torch.empty(ranks * 8192, size // ranks).bfloat16(), torch.empty(size, size).bfloat16())
     assert ran[0].get("pushers") == pushers and ran[0]["programs"] == sms - (pushers or 0)
+    assert ran[0].get("copy_streams") == (2 if ranks > 2 and pushers is None else None)
 
 
 @pytest.mark.parametrize("ranks, given, pushers", [(2, 5, 5), (4, 5, 3), (4, 12, 12), (8, 1, 7), (8, 12, 7)])

@@ -41,6 +41,8 @@ def test_what_products_behind_an_exchange_run():
 
     assert rule(2, 8192, 1024)["pushers"] == rule(4, 8192, 2048)["pushers"] == 12
     assert "pushers" not in rule(2, 8192, 2048) and rule(2, 8192, 2048)["algorithm"] == "overlapped"
+    assert rule(4, 8192, 8192).get("copy_streams") == 2 and rule(4, 8192, 8192)["pieces"] == 4
+    assert "copy_streams" not in rule(2, 8192, 8192) and rule(2, 8192, 8192)["pieces"] == 8
     assert rule(2, 4096, 2048) == rule(1, 8192, 1024) == {"algorithm": "sequential"}
 
 

@@ -20,7 +20,7 @@ from ditron.kernels.dispatch import SCALING, torch_operator
 from ditron.kernels.gemm_rs_nodes import gemm_rs_nodes_program
 from ditron.kernels.node_pushes import algorithm_on_nodes
 from ditron.kernels.operands import aligned, capacity_for, in_group, matrices, result, weight_layout
-from ditron.kernels.pushes import copy_streams_for, handshake, with_copy_streams
+from ditron.kernels.pushes import copy_streams_for, tell_done, with_copy_streams
 from ditron.kernels.rank_products import gemm_rs_by_rank_program
 from ditron.kernels.reduce_scatter import reduce_scatter
 from ditron.kernels.repeated import repeatable, run_step
@@ -170,6 +170,7 @@ def gemm_rs_program(
     def push(copier: int) -> None:
         for step in dh.range(1, ranks):
             owner = (rank + step) % ranks
+            dh.signal_wait(done[owner], epoch)
             for piece in range(copier, pieces, streams):
                 first, last = piece_rows(rows, BM, piece, pieces)
                 dh.signal_wait(counts[owner * pieces + piece], epoch * PIECE)
@@ -178,12 +179,10 @@ def gemm_rs_program(
                 dh.signal_write(arrived[rank * pieces + piece], epoch, owner)
 
     with dh.stream("copy"):
-        handshake(done)
-        may_send = dh.record() if streams > 1 else None
+        tell_done(done)
         push(0)
     for copier in range(1, streams):  # of one, the steps between two copies are exposed
         with dh.stream(f"copy{copier}"):
-            dh.await_event(may_send)
             push(copier)
 
 

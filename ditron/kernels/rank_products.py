@@ -13,7 +13,7 @@ import torch
 
 import ditron
 import ditron.host as dh
-from ditron.kernels.pushes import ShardPushes, handshake
+from ditron.kernels.pushes import ShardPushes, tell_done
 from ditron.kernels.reduce_scatter import add_parts_kernel
 from ditron.kernels.scales import Scales, scaled_product
 
@@ -181,13 +181,14 @@ def gemm_rs_by_rank_program(
         dh.call(multiply, reads=[*left, b, *([] if scale_b is None else [scale_b])], writes=[partial[of]])
 
     with dh.stream("copy"):
-        handshake(done)
+        tell_done(done)
     for step in dh.range(1, ranks):
         owner = (rank + step) % ranks
         of_owner = slice(owner * rows, (owner + 1) * rows)
         multiply_rows(of_owner)
         multiplied = dh.record()
         with dh.stream("copy"):
+            dh.signal_wait(done[owner], epoch)
             dh.await_event(multiplied)
             dh.rank_copy(partial[of_owner], inbox[rank * rows : (rank + 1) * rows], owner)
             dh.signal_write(arrived[rank], epoch, owner)

@@ -30,18 +30,15 @@ from ditron.kernels.schedules import BLOCKS, LL_BYTES, saves_by_two_shots, sent_
 from ditron.kernels.words import (
     WORDS_OF_THREAD,
     WordBlock,
+    gather_parts,
     load_words,
-    peer_boxes,
     places_of,
     places_of_block,
-    receive_parts,
-    send_float,
-    send_own_part,
+    receive_words,
     send_to_all,
+    send_words,
     sum_from_all,
-    sum_of_floats,
     sum_of_own_part,
-    word_box,
     word_boxes,
 )
 from ditron.tuning.problem import Options
@@ -110,6 +107,29 @@ def all_reduce_rms_norm_kernel(
     store_scaled(out_ptr, at, mask, rounded, sum_of_squares(rounded), weight, N, eps)
 
 
+@ditron.jit
+def sum_over_parts(value, words_ptr, part, epoch, PARTS: tl.constexpr, POLLED: tl.constexpr):
+    """The sum of the ``value`` of each of the ``PARTS`` programs that call it with one ``words``: the same bits in all.
+
+    A rank's own memory needs one half: calls of a rank follow each other. ``POLLED`` words are loaded, some of them
+    many times, as :func:`receive_words` asks.
+    """
+    tl.static_assert(PARTS <= POLLED, "a row has more programs than a program has words to poll")
+    send_words(words_ptr + part, value.to(tl.int32, bitcast=True), epoch)
+    at = tl.arange(0, POLLED)
+    words = receive_words(words_ptr + at % PARTS, epoch)
+    return tl.sum(tl.where(at < PARTS, words.to(tl.float32, bitcast=True), 0.0), 0)
+
+
+@ditron.jit
+def square_of_row(rounded, squares_ptr, row, part, epoch, PARTS: tl.constexpr, POLLED: tl.constexpr):
+    """The sum of squares of a row of which this program has the part ``rounded``."""
+    square = sum_of_squares(rounded)
+    if PARTS > 1:
+        square = sum_over_parts(square, squares_ptr + row * PARTS, part, epoch, PARTS, POLLED)
+    return square
+
+
 @ditron.jit(do_not_specialize=["epoch"])
 def ll_kernel(
     x_ptr,
@@ -147,12 +167,7 @@ def ll_kernel(
     total = sum_from_all(message, boxes_ptr, kept, epoch, DTYPE, 64, RANKS)
     rounded = (total + residual).to(DTYPE)
     tl.store(sum_ptr + first + cols, rounded, mask=mask)
-    square = sum_of_squares(rounded)
-    if PARTS > 1:  # in one half: calls of a rank follow each other
-        squares_ptr += row * PARTS
-        send_float(squares_ptr + part, square, epoch)
-        at = tl.arange(0, POLLED)
-        square = sum_of_floats(squares_ptr + at % PARTS, at, PARTS, epoch)
+    square = square_of_row(rounded, squares_ptr, row, part, epoch, PARTS, POLLED)
     store_scaled(out_ptr, first + cols, mask, rounded, square, weight, N, eps)
 
 
@@ -168,7 +183,6 @@ def two_shot_ll_kernel(
     squares_ptr,
     N,
     kept,
-    kept_squares,
     eps,
     epoch,
     WORDS: tl.constexpr,
@@ -176,10 +190,7 @@ def two_shot_ll_kernel(
     POLLED: tl.constexpr,
     RANKS: tl.constexpr,
 ):
-    """As :func:`ll_kernel`, of a part of a row each rank adds ``WORDS`` words, and the residual, and sends the sums.
-
-    Its sum of squares follows those to all of the row's programs, of all ranks.
-    """
+    """As :func:`ll_kernel`, of a part of a row each rank adds ``WORDS`` words, and the residual, and sends the sums."""
     DTYPE: tl.constexpr = x_ptr.dtype.element_ty
     row = tl.program_id(0) // PARTS
     part = tl.program_id(0) % PARTS
@@ -193,17 +204,10 @@ def two_shot_ll_kernel(
     parts_ptr += row * PARTS * WORDS
     sums_ptr += row * PARTS * WORDS
     total = sum_of_own_part(x_ptr + first, part, N, parts_ptr, kept, epoch, WORDS, RANKS)
-    added = (total + residual).to(DTYPE)
-    send_own_part(added, part, sums_ptr, kept, epoch, RANKS)
-    square = sum_of_squares(added)
-    to = peer_boxes(squares_ptr, kept_squares, epoch, RANKS)
-    for step in tl.static_range(RANKS):
-        send_float(to[step] + row * PARTS + part, square, epoch)
-    rounded = receive_parts(part, sums_ptr, kept, epoch, DTYPE, WORDS, RANKS)
+    rounded = gather_parts((total + residual).to(DTYPE), part, sums_ptr, kept, epoch, RANKS)
+    rounded = tl.where(mask, rounded, 0.0)
     tl.store(sum_ptr + first + cols, rounded, mask=mask)
-    at = tl.arange(0, POLLED)
-    box_ptr = word_box(squares_ptr, at // PARTS % RANKS, RANKS, epoch, kept_squares)
-    square = sum_of_floats(box_ptr + row * PARTS + at % PARTS, at, PARTS * RANKS, epoch)
+    square = square_of_row(rounded, squares_ptr, row, part, epoch, PARTS, POLLED)
     store_scaled(out_ptr, first + cols, mask, rounded, square, weight, N, eps)
 
 
@@ -224,7 +228,7 @@ def two_shot_kernel(
     PARTS: tl.constexpr,
     POLLED: tl.constexpr,
 ):
-    """Rows that one rank adds: the others send it theirs as packets, and get the sum as packets, and its squares' sum.
+    """Rows that one rank adds: the others send it theirs as packets, and get the sum as packets.
 
     A row is that of ``PARTS`` programs, as in :func:`ll_kernel`. Memory has one half, which exchange.py explains.
     """
@@ -241,7 +245,6 @@ def two_shot_kernel(
     first = row.to(tl.int64) * N + part * BLOCK
     x_ptr += first
     sum_ptr += first
-    squares_ptr += row * PARTS
     weight = tl.load(weight_ptr + part * BLOCK + cols, mask=mask, other=0.0)
     if adder == own:
         residual = tl.load(residual_ptr + first + cols, mask=mask, other=0.0).to(tl.float32)
@@ -250,15 +253,12 @@ def two_shot_kernel(
         tl.store(sum_ptr + cols, rounded, mask=mask)
         # A put begins with a barrier: each thread sends what others have stored.
         send_packets_to_all(sum_ptr, 0, count, sums_ptr, box, 0, epoch, BLOCK, "ll128")
-        square = sum_of_squares(rounded)
-        for step in range(1, ranks + 1):
-            send_float(dl.symm_at(squares_ptr + part, (own + step) % ranks), square, epoch)
     else:
         send_packets(x_ptr, count, parts_ptr, box, 0, adder, epoch, BLOCK, "ll128")
         row_ptr = receive_packets(sum_ptr, count, sums_ptr, box, 0, adder, epoch, BLOCK, "ll128")
         rounded = tl.load(row_ptr + cols, mask=mask, other=0.0)
-    at = tl.arange(0, POLLED)
-    square = sum_of_floats(squares_ptr + at % PARTS, at, PARTS, epoch)
+    # By the same instructions, in the same order, whichever rank has added the row: the bits are the same.
+    square = square_of_row(rounded, squares_ptr, row, part, epoch, PARTS, POLLED)
     store_scaled(out_ptr, first + cols, mask, rounded, square, weight.to(tl.float32), N, eps)
 
 
@@ -334,7 +334,7 @@ def ll_rms_norm_program(x, residual, weight, out, total, capacity, eps, *, num_r
 @ditron.program(
     example=EXAMPLE | {"num_ranks": 4, "block": 256, "parts": 8},
     sample_args=lambda ranks: (
-        SAMPLE | _rows("bf16[2, 40]") | {"num_ranks": ranks, "block": 16, "parts": -(-40 // (16 * ranks))}
+        SAMPLE | ROWS | {"capacity": 8, "num_ranks": ranks, "block": 16, "parts": -(-40 // (16 * ranks))}
     ),
     max_nodes=1,
 )
@@ -352,10 +352,9 @@ def two_shot_ll_rms_norm_program(x, residual, weight, out, total, capacity, eps,
         total,
         word_boxes(kept, "parts"),
         word_boxes(kept, "sums"),
-        word_boxes(capacity * parts, "squares"),
+        dh.zeros(capacity * parts, dtype=torch.int64, name="squares"),
         N,
         kept,
-        capacity * parts,
         eps,
         dh.epoch(),
         WORDS=by.words,
@@ -380,7 +379,7 @@ def two_shot_rms_norm_program(x, residual, weight, out, total, capacity, eps, *,
     places = dh.cdiv(capacity, dh.num_ranks()) * parts
     inbox = packet_boxes(places, block, x.dtype, "parts", halves=1)
     sums = packet_boxes(places, block, x.dtype, "sums", halves=1)
-    squares = dh.symm_zeros(capacity * parts, dtype=torch.int64, name="squares")
+    squares = dh.zeros(capacity * parts, dtype=torch.int64, name="squares")
     num_warps = num_warps or (32 if block * x.dtype.itemsize >= 16 << 10 else 16)
     two_shot_kernel[(rows * parts,)](
         x,

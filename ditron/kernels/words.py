@@ -36,18 +36,14 @@ __all__ = [
     "receive",
     "receive_data_words",
     "receive_from_all",
-    "receive_parts",
     "receive_words",
     "send",
     "send_data_words",
-    "send_float",
-    "send_own_part",
     "send_parts",
     "send_to_all",
     "send_words",
     "store_from_all",
     "sum_from_all",
-    "sum_of_floats",
     "sum_of_own_part",
     "sum_of_ranks",
     "word_box",
@@ -364,38 +360,9 @@ def sum_of_own_part(x_ptr, block, n, boxes_ptr, words, epoch, WORDS: tl.constexp
 
 
 @ditron.jit
-def send_own_part(part, block, boxes_ptr, words, epoch, RANKS: tl.constexpr):
-    """To every rank the ``part`` [WORDS, per word] of a block (:func:`places_of_block`) that this rank has."""
-    word = block * part.shape[0] + tl.arange(0, part.shape[0])
-    send_to_all(words_of(part, 64), word, boxes_ptr, words, epoch, 64, RANKS)
-
-
-@ditron.jit
-def receive_parts(block, boxes_ptr, words, epoch, DTYPE: tl.constexpr, WORDS: tl.constexpr, RANKS: tl.constexpr):
-    """The elements of a block, of which every rank sends its part (:func:`send_own_part`)."""
-    word = block * WORDS + tl.arange(0, WORDS)
-    return elements_of(receive_from_all(word[None, :], boxes_ptr, words, epoch, 64, RANKS), DTYPE)
-
-
-@ditron.jit
 def gather_parts(part, block, boxes_ptr, words, epoch, RANKS: tl.constexpr):
     """The elements of a block (:func:`places_of_block`), of which this rank has ``part`` [WORDS, per word]."""
-    send_own_part(part, block, boxes_ptr, words, epoch, RANKS)
-    return receive_parts(block, boxes_ptr, words, epoch, part.dtype, part.shape[0], RANKS)
-
-
-@ditron.jit
-def send_float(ptr, value, epoch):
-    """An fp32 ``value`` to ``ptr``, of this or another rank's memory, as a flagged word."""
-    send_words(ptr, value.to(tl.int32, bitcast=True), epoch)
-
-
-@ditron.jit
-def sum_of_floats(ptrs, at, COUNT: tl.constexpr, epoch):
-    """The sum of what :func:`send_float` sends to ``COUNT`` words, in one order: with the same bits in all programs.
-
-    ``ptrs`` of ``at``, an arange, are ``COUNT`` places, some of them many times, as :func:`receive_words` asks.
-    """
-    tl.static_assert(COUNT <= at.shape[0], "there are more values than a program has words to poll")
-    words = receive_words(ptrs, epoch)
-    return tl.sum(tl.where(at < COUNT, words.to(tl.float32, bitcast=True), 0.0), 0)
+    word = block * part.shape[0] + tl.arange(0, part.shape[0])
+    send_to_all(words_of(part, 64), word, boxes_ptr, words, epoch, 64, RANKS)
+    received = receive_from_all(word[None, :], boxes_ptr, words, epoch, 64, RANKS)
+    return elements_of(received, part.dtype)

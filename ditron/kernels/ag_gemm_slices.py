@@ -426,7 +426,10 @@ def slices_candidates(problem: Problem) -> Iterator[Options]:
     for tile in tiles[:2]:
         yield {"algorithm": "k_slices"} | tile | {"slice_k": (256, 1024)}
     if problem.ranks > 2 and rounds > 1:
-        yield {"algorithm": "k_slices"} | tiles[0] | {"slice_k": SLICE_K, "by_peer": True}
+        by_peer = {"algorithm": "k_slices", "by_peer": True}
+        yield by_peer | tiles[0] | {"slice_k": SLICE_K}
+        for block in (TILE, SMALL_TILE):  # as the clock predicts to be ahead of it
+            yield by_peer | {"block": block, "slice_k": (1024, 2048), "in_flight": 1}
 
 
 def slices_schedule(group: Group, rows: int, N: int, given: Options) -> dict[str, Any]:

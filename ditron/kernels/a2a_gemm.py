@@ -67,7 +67,7 @@ from ditron_compiler.errors import DitronError
 
 __all__ = ["a2a_gemm", "a2a_gemm_program"]
 
-#: Bytes for each rank from which on they travel in 8 pieces between two: copies of less than some MB are slow.
+#: Bytes for each rank from which on they travel in 8 pieces between two ranks: copies of less than some MB are slow.
 MANY_BYTES = 24 << 20
 
 #: Up to so many bytes for each rank, where each sends ``LEAST_STORED`` or more and the product takes not much longer
@@ -292,7 +292,8 @@ def a2a_gemm_program(
             )
         else:
             copy(0)
-    for copier in range(1, 1 if pushers else copy_streams):  # of one, the steps between two copies are exposed
+    # On one stream, the latency of a signal's write and of the next copy's start is between two copies.
+    for copier in range(1, 1 if pushers else copy_streams):
         with dh.stream(f"copy{copier}"):
             copy(copier)
     tiles = dh.cdiv(rows, BM) * dh.cdiv(N, BN)

@@ -428,7 +428,7 @@ def slices_candidates(problem: Problem) -> Iterator[Options]:
     if problem.ranks > 2 and rounds > 1:
         by_peer = {"algorithm": "k_slices", "by_peer": True}
         yield by_peer | tiles[0] | {"slice_k": SLICE_K}
-        for block in (TILE, SMALL_TILE):  # as the clock predicts to be ahead of it
+        for block in (TILE, SMALL_TILE):  # the simulator's clock predicts these to be faster (docs/predicting.md)
             yield by_peer | {"block": block, "slice_k": (1024, 2048), "in_flight": 1}
 
 

@@ -82,7 +82,7 @@ def column_gradients_program(grads, bs, a, of_gathered, grad_a, grad_bs, capacit
     total = ranks * rows
     shards = ShardPushes(a, capacity)
     with dh.stream("gather"):
-        shards.push(one_by_one=True)  # beside a product that leaves no place for a kernel: copies write signals then
+        shards.push(one_by_one=True)  # beside a library's product: copy nodes, which write signals then, need no SM
         dh.copy(a, shards.of(rank))
         copied = dh.record()
 

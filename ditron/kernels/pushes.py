@@ -14,7 +14,10 @@ __all__ = ["ShardPushes", "copy_streams_for", "handshake", "tell_done", "with_co
 
 
 def tell_done(done: Any) -> None:
-    """Let the stream tell all ranks that this one has read what it was sent in the call before; ``done`` [ranks]."""
+    """Let the stream tell all ranks that this one has read what it was sent in the call before; ``done`` [ranks].
+
+    To be called where the stream comes behind whatever reads that.
+    """
     rank, ranks = dh.rank(), dh.num_ranks()
     for step in dh.range(1, ranks):
         dh.signal_write(done[rank], dh.epoch(), (rank + step) % ranks)
@@ -23,8 +26,8 @@ def tell_done(done: Any) -> None:
 def handshake(done: Any) -> None:
     """Let the stream go on when no rank reads any more what it was sent in the call before; ``done`` [ranks].
 
-    To be called where this rank reads it no more. Nothing comes between the writes and the waits, so that captured
-    calls join them (execute/signal_runs.py).
+    To be called where the stream comes behind whatever reads that on this rank. Nothing comes between the writes and
+    the waits, so that captured calls fuse them (execute/signal_runs.py).
     """
     tell_done(done)
     rank, ranks = dh.rank(), dh.num_ranks()
@@ -63,7 +66,7 @@ class ShardPushes:
     def push(self, *, one_by_one: bool = False) -> None:
         """Enqueue the pushes on the stream of the enclosing ``with``, to the rank first that needs it first.
 
-        ``one_by_one``: wait for each rank before its push, not for all before the first.
+        ``one_by_one``: wait for each rank before its push, not for all before the first, so that nothing is fused.
         """
         if one_by_one:
             tell_done(self.done)

@@ -362,7 +362,7 @@ class CapturedPlanner(Planner):
         return self.first_value if self.kernels_count else self._value_address(value)
 
     def _growth(self, wait: host.SignalWait) -> int | None:
-        """By what a call adds to the signal, where it is waited for by a memory operation of the stream."""
+        """By what a call adds to the signal, if the wait is a memory operation of the stream; else None."""
         return self.counts.growth.get(wait.signal.storage)
 
     def _signal_write(self, step: Any, stream: int) -> Action:

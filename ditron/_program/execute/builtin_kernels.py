@@ -30,7 +30,7 @@ def _wait_loaded(signal_ptr, value_ptr, CMP: tl.constexpr):
 
 @jit
 def _write_loaded(signal_ptr, value_ptr, peer, RELEASES: tl.constexpr):
-    """Without ``RELEASES`` behind another write of one kernel, whose fence orders both."""
+    """Without ``RELEASES`` a relaxed store: an earlier write of the same kernel has made the release fence."""
     if RELEASES:
         dl.notify(signal_ptr, peer, tl.load(value_ptr))
     else:
@@ -111,7 +111,7 @@ class BuiltinPart(NamedTuple):
 def builtin_sequence(symbol: str, parts: Sequence[BuiltinPart]) -> str:
     """The text of one kernel that does what built-in kernels do, one after the other.
 
-    Its parameters are theirs, in that order, and the context. Signals are complete at its end.
+    Its parameters are theirs, in that order, and the context. Of the quiets at their ends one is left, at its end.
     """
     texts = [builtin_kernel(part.kind, symbol, part.location, **dict([part.constant])) for part in parts]
     with ir.Context() as context:

@@ -1,7 +1,8 @@
-"""Signals that a stream writes and waits for one after the other, which captured calls do in one kernel.
+"""Consecutive signal writes and waits of one stream, which captured calls fuse into one kernel of one warp.
 
-In a CUDA graph each write is a copy of its own, and each wait a kernel: a handshake of four ranks is six nodes,
-one after the other (docs/results/tensor-parallel-experiments.md).
+In a CUDA graph each write is a copy node, and each wait a kernel: a handshake of four ranks is six nodes, one after the
+other (docs/results/tensor-parallel-experiments.md). A copy needs no SM. So writes are fused only where their stream
+begins with them: those behind a copy publish it, maybe to a kernel that leaves no SM for what follows on this stream.
 """
 
 from __future__ import annotations
@@ -14,8 +15,8 @@ from ditron_compiler import host
 
 __all__ = ["SignalRun", "join_signals"]
 
-#: Waits of a run at least: beside a library's product, one kernel for a write and a wait was up to 15 % behind a copy
-#: and a kernel (docs/results/tensor-parallel-experiments.md), and saves one node of a graph only.
+#: A run of fewer waits stays as it is: beside a library's product, one kernel for a write and a wait was up to 15 %
+#: slower than a copy node and a kernel (docs/results/tensor-parallel-experiments.md), and saves one node only.
 _FEWEST_WAITS = 2
 
 
@@ -39,10 +40,11 @@ class SignalRun:
 def join_signals(steps: list, is_kernel: Callable[[Any], bool]) -> list:
     """The steps, with a :class:`SignalRun` for those that one kernel can carry out.
 
-    ``is_kernel``: whether a wait is a kernel, and not an operation of its stream.
+    ``is_kernel``: whether a wait is a kernel, and not a memory operation of its stream (``cuStreamBatchMemOp``).
     """
     joined: list = []
     run: list = []
+    behind: set[host.StreamId | int] = set()  # streams and events that come behind more than writes of signals
 
     def end_run() -> None:
         waits = sum(isinstance(step, host.SignalWait) for step in run)
@@ -51,13 +53,18 @@ def join_signals(steps: list, is_kernel: Callable[[Any], bool]) -> list:
 
     for step in steps:
         is_wait = isinstance(step, host.SignalWait) and is_kernel(step)
-        is_write = isinstance(step, host.SignalWrite) and step.op == "set"
-        if run and (step.stream != run[0].stream or (is_write and isinstance(run[-1], host.SignalWait))):
+        is_write = isinstance(step, host.SignalWrite) and step.op == "set" and step.stream not in behind
+        if run and step.stream != run[0].stream:
             end_run()
         if is_wait or is_write:
             run.append(step)
         else:
             end_run()
             joined.append(step)
+        if isinstance(step, host.Record):
+            if step.stream in behind:
+                behind.add(step.event)
+        elif not is_write and (not isinstance(step, host.Await) or step.event in behind):
+            behind.add(step.stream)
     end_run()
     return joined

@@ -1,12 +1,17 @@
 """Signals that a stream writes and waits for, one after the other: captured calls do it in one kernel."""
 
+import re
+
 import pytest
 import torch
-from fake_cuda import RANKS
+from fake_cuda import RANKS, send
 
 import ditron
 import ditron.host as dh
+from ditron._program.execute import actions, cuda
 from ditron._program.execute.builtin_kernels import BuiltinPart, builtin_sequence
+from ditron._program.execute.signal_runs import SignalRun, join_signals
+from ditron_compiler import host
 
 
 @ditron.program
@@ -20,6 +25,41 @@ def handshake(x):
         dh.signal_wait(signals[2], dh.epoch() - 1, cmp="ne")
         dh.signal_wait(signals[3], 5)
         dh.signal_write(signals[0], dh.epoch(), 2)
+
+
+@ditron.program
+def publishes(x):
+    """Writes behind a copy, and two waits behind them."""
+    signals = dh.symm_zeros(4, dtype=torch.int64, name="signals")
+    box = dh.symm_empty(4, dtype=x.dtype, name="box")
+    with dh.stream("copy"):
+        dh.rank_copy(x, box, 1)
+        dh.signal_write(signals[0], dh.epoch(), 1)
+        dh.signal_wait(signals[1], dh.epoch())
+        dh.signal_wait(signals[2], dh.epoch())
+
+
+@ditron.program
+def publishes_for_another(x):
+    """The copy is of another stream."""
+    signals = dh.symm_zeros(4, dtype=torch.int64, name="signals")
+    box = dh.symm_empty(4, dtype=x.dtype, name="box")
+    dh.rank_copy(x, box, 1)
+    copied = dh.record()
+    with dh.stream("copy"):
+        dh.await_event(copied)
+        dh.signal_write(signals[0], dh.epoch(), 1)
+        dh.signal_wait(signals[1], dh.epoch())
+        dh.signal_wait(signals[2], dh.epoch())
+
+
+@ditron.program
+def adds(x):
+    """An addition is no write of a run."""
+    signals = dh.symm_zeros(4, dtype=torch.int64, name="signals")
+    dh.signal_write(signals[0], 1, 1, op="add")
+    dh.signal_wait(signals[1], dh.epoch())
+    dh.signal_wait(signals[2], dh.epoch())
 
 
 @ditron.program
@@ -66,6 +106,56 @@ def test_the_kernel_is_made_once_and_has_the_lines_of_its_steps(machine):
     line = next(index for index, text in enumerate(lines, 1) if text.endswith("# tells"))
     for place in (line, line + 1, line + 2, line + 3, line + 4):
         assert f'signal_runs.py":{place}:' in kernel.asm["ttir"]
+
+
+def parts_of(kernel) -> list[str]:
+    """The operations of a kernel that write signals, wait for them, or order them."""
+    found = re.findall(r"\"ditron\.(notify|signal_op|signal_wait_until|quiet)\"|cmp = #ditron\.cmp<(\w+)>", kernel)
+    return [name or comparison for name, comparison in found]
+
+
+def test_one_fence_for_all_writes_and_one_quiet(machine, monkeypatch):
+    texts = []
+    make = cuda.builtin_sequence
+    monkeypatch.setattr(cuda, "builtin_sequence", lambda *args: texts.append(make(*args)) or texts[-1])
+    captured(machine, handshake)
+    waits = [f"signal_wait_until {cmp}" for cmp in ("ge", "ne", "ge")]
+    assert " ".join(parts_of(texts[0])) == " ".join(["notify", "signal_op", *waits, "quiet"])
+
+
+@pytest.mark.parametrize("program", [publishes, publishes_for_another])
+def test_writes_behind_a_copy_stay_copies(machine, program):
+    """Another rank's kernel may wait for them, and leave this rank's no SM."""
+    name = program.__name__
+    assert [kernel for kernel, _ in captured(machine, program)] == [f"{name}_advance", f"{name}_signals"]
+    assert len([entry for entry in machine.library.log if entry[0] == "copy"]) == 2
+
+
+def test_an_addition_is_a_kernel_of_its_own(machine):
+    assert [name for name, _ in captured(machine, adds)] == ["adds_advance", "adds_add_loaded", "adds_signals"]
+
+
+def test_waits_that_the_stream_makes_are_not_joined():
+    """Of a counted signal, by a memory operation."""
+    stream = host.StreamId("copy")
+    signals = [host.BufferView(host.Storage("symmetric", name, 0, (1,), "i64"), 0, (1,), (1,)) for name in "abc"]
+    waits = [
+        host.SignalWait(stream=stream, loc="here", signal=signal, cmp="ge", value=1)
+        for signal in (*signals, *signals[:2])
+    ]
+    joined = join_signals(waits, lambda wait: wait.signal is not signals[2])
+    assert [len(step.steps) if isinstance(step, SignalRun) else step for step in joined] == [2, waits[2], 2]
+
+
+def test_the_place_of_the_kernel_is_asked_for(machine, monkeypatch):
+    asked = []
+    monkeypatch.setattr(actions, "warn_of_waits_without_a_place", lambda *args: asked.append(args[-1]))
+    x, out = torch.randn(4, 8), torch.empty(4, 8)
+    send(x, out)
+    machine.capturing, machine.stream = True, 5
+    send(x, out)
+    [[(wait, kernel)]] = asked
+    assert kernel.kernel.name == "send_signals" and wait.signal.storage.name == "done"
 
 
 def test_waits_alone_and_of_other_streams_are_their_own_kernels(machine):

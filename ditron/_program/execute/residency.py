@@ -46,7 +46,8 @@ def warn_of_waits_without_a_place(
 ) -> None:
     """Warn of launches whose programs wait while they leave no place for a wait of another stream of program ``name``.
 
-    Both with their kernels. Whether what the programs wait for comes after that wait is not looked at.
+    Both with their kernels; that of a wait may write signals first (signal_runs.py). Whether the programs wait for
+    these, or for what comes after the wait, is not looked at.
     """
     for launch, kernel in launches:
         programs = launch.grid[0] * launch.grid[1] * launch.grid[2]
@@ -56,8 +57,8 @@ def warn_of_waits_without_a_place(
                     f"program {name!r} in a CUDA graph: {programs} programs of kernel {launch.kernel!r} ({launch.loc}) "
                     f"wait for signals with {kernel.registers} of {limits.registers} registers of an SM each, and the "
                     f"wait of stream {wait.stream.name!r} ({wait.loc}), a kernel there, finds no place beside them: it "
-                    "hangs if they come first and wait for what follows it. Launch fewer programs, or leave registers "
-                    "with maxnreg=232",
+                    "hangs if they come first and wait for what it writes or what follows it. Launch fewer programs, "
+                    "or leave registers with maxnreg=232",
                     RuntimeWarning,
                     stacklevel=2,
                 )

@@ -27,6 +27,12 @@ def handshake(x):
         dh.signal_write(signals[0], dh.epoch(), 2)
 
 
+def write_and_wait(signals):
+    dh.signal_write(signals[0], dh.epoch(), 1)
+    dh.signal_wait(signals[1], dh.epoch())
+    dh.signal_wait(signals[2], dh.epoch())
+
+
 @ditron.program
 def publishes(x):
     """Writes behind a copy, and two waits behind them."""
@@ -34,9 +40,7 @@ def publishes(x):
     box = dh.symm_empty(4, dtype=x.dtype, name="box")
     with dh.stream("copy"):
         dh.rank_copy(x, box, 1)
-        dh.signal_write(signals[0], dh.epoch(), 1)
-        dh.signal_wait(signals[1], dh.epoch())
-        dh.signal_wait(signals[2], dh.epoch())
+        write_and_wait(signals)
 
 
 @ditron.program
@@ -48,9 +52,7 @@ def publishes_for_another(x):
     copied = dh.record()
     with dh.stream("copy"):
         dh.await_event(copied)
-        dh.signal_write(signals[0], dh.epoch(), 1)
-        dh.signal_wait(signals[1], dh.epoch())
-        dh.signal_wait(signals[2], dh.epoch())
+        write_and_wait(signals)
 
 
 @ditron.program
@@ -89,11 +91,10 @@ def test_writes_and_waits_are_one_kernel(machine):
     assert name == "handshake_signals"
     signals, context = machine.group.tensors["handshake.signals"].data_ptr(), machine.group.context.data_ptr()
     *given, last = arguments
-    numbers = {0: "epoch", 1: "before", 2: "seven"}
     assert [given[index] for index in (0, 3, 6, 8, 10)] == [signals, signals, signals + 8, signals + 16, signals + 24]
     assert (given[2], given[5], given[11], last) == (1, 2, 5, context)
     epoch, seven, before = given[1], given[4], given[9]
-    assert given[7] == epoch and sorted((epoch, seven, before)) == [values + 8 * index for index in numbers]
+    assert given[7] == epoch and sorted((epoch, seven, before)) == [values, values + 8, values + 16]
     [write] = [entry for entry in machine.library.log if entry[0] == "copy"]  # the write behind them is a copy
     assert write[2] == epoch
 

@@ -94,8 +94,9 @@ class Machine:
         self.queued: list[tuple[int, host.HostOp, int]] = []
         self.tasks: list[Task] = []
         self._ready: deque[Task] = deque()
+        self._is_ready: set[Task] = set()  # the same: a task that several cells wake is there once
         self._random = random.Random(order_seed)
-        self._waiting: dict[Hashable, list[Task]] = {}
+        self._waiting: dict[Hashable, dict[Task, None]] = {}
         self._queues: list[deque] = [deque() for _ in range(scenario.ranks)]
         self._free = [places or scenario.resident] * scenario.ranks
         self._barriers: dict[Hashable, dict] = {}
@@ -118,7 +119,9 @@ class Machine:
             while self._ready:
                 if self.order_seed:
                     self._ready.rotate(self._random.randrange(len(self._ready)))
-                self._resume(self._ready.popleft())
+                task = self._ready.popleft()
+                self._is_ready.remove(task)
+                self._resume(task)
                 if not self.places:
                     self._fill()
             if not self._fill() and not (self.release_waits and self._release()):
@@ -150,7 +153,7 @@ class Machine:
     def start(self, task: Task) -> None:
         """Add a program or a stream."""
         self.tasks.append(task)
-        self._ready.append(task)
+        self.again(task)
 
     def _resume(self, task: Task) -> None:
         if task.done:
@@ -166,19 +169,22 @@ class Machine:
             self.complete, keys = False, ()
             if len(self.graph.visibly) > MAX_NODES:
                 self._ready.clear()
+                self._is_ready.clear()
                 for queue in self._queues:
                     queue.clear()
         for key in keys:
-            self._waiting.setdefault(key, []).append(task)
+            self._waiting.setdefault(key, {})[task] = None
 
     def again(self, task: Task) -> None:
-        """Run a task again, after those that are ready."""
-        self._ready.append(task)
+        """Run a task, after those that are ready."""
+        if task not in self._is_ready:
+            self._is_ready.add(task)
+            self._ready.append(task)
 
     def wake(self, key: Hashable) -> None:
         """Make the tasks ready that wait for ``key``."""
         for task in self._waiting.pop(key, ()):
-            self._ready.append(task)
+            self.again(task)
 
     # --- SMs -----------------------------------------------------------------------------------------------------
 

@@ -114,6 +114,7 @@ OVERLAP: Pipeline = (
 NVIDIA: Pipeline = (
     "lower-swizzle{{one-node={one_node}}}",  # before the target: swizzle expands to rank and num_ranks
     "lower-to-nvidia{{transport={transport} arch={arch}{sanitize}}}",
+    "assign-latencies",
     "canonicalize",
     "cse",
 )

@@ -20,7 +20,17 @@ Enumerations are strings, known at compile time. Wrong use raises Triton's Compi
 from ditron.language._core import token
 from ditron.language.data import fence, getmem, getmem_nbi, putmem, putmem_nbi, putmem_signal, putmem_signal_nbi, quiet
 from ditron.language.identity import local_rank, multicast_ptr, node, num_local_ranks, num_ranks, rank, symm_at
-from ditron.language.memory import atomic_add, atomic_cas, ld, multimem_ld_reduce, multimem_red, multimem_st, red, st
+from ditron.language.memory import (
+    atomic_add,
+    atomic_cas,
+    ld,
+    load_ahead,
+    multimem_ld_reduce,
+    multimem_red,
+    multimem_st,
+    red,
+    st,
+)
 from ditron.language.packets import ll_get, ll_put, packet_bytes
 from ditron.language.signals import consume_token, notify, signal_fetch, signal_op, signal_wait_until, wait
 from ditron.language.sync import barrier, barrier_all, swizzle, sync_all
@@ -52,6 +62,7 @@ __all__ = [
     "ld",
     "ll_get",
     "ll_put",
+    "load_ahead",
     "local_rank",
     "multicast_ptr",
     "multimem_ld_reduce",

@@ -5,8 +5,19 @@ from __future__ import annotations
 from triton.language import core as tl
 
 from ditron.language._core import attributes, describe, element, emit, emit_void, enum, pointer, primitive, writable
+from ditron_compiler.passes.kernel.assign_latencies import AHEAD
 
-__all__ = ["atomic_add", "atomic_cas", "ld", "multimem_ld_reduce", "multimem_red", "multimem_st", "red", "st"]
+__all__ = [
+    "atomic_add",
+    "atomic_cas",
+    "ld",
+    "load_ahead",
+    "multimem_ld_reduce",
+    "multimem_red",
+    "multimem_st",
+    "red",
+    "st",
+]
 
 _MULTIMEM = ("float32", "float16", "bfloat16")
 
@@ -46,6 +57,34 @@ def ld(ptr, scope="gpu", semantic="relaxed", _semantic=None):
     return emit(
         "ld", [ptr], _result(ptr), _semantic, attributes(**_order("ld", scope, semantic, ("relaxed", "acquire")))
     )
+
+
+@primitive
+def load_ahead(value, iterations, _semantic=None):
+    """Issue a load of a loop ``iterations`` iterations ahead of its use, instead of ``num_stages - 1``.
+
+    Args:
+        value: what ``tl.load`` or a descriptor's ``load`` returns, in the body of a ``for`` loop that Triton pipelines.
+        iterations: 1 or more, known at compile time. Shared memory holds so many tiles, and one or two more.
+
+    Returns ``value``. Where one load has to wait, as for what the kernel before this one writes, and the other one has
+    not, as of a weight, this lets more of the other's tiles be in flight by then. All loads of such a loop must say it:
+    Triton pipelines none there that does not. On NVIDIA's GPUs; it is ignored elsewhere.
+
+        for k in range(0, K, BK):
+            b = dl.load_ahead(weight.load([column, k]), 5)
+            a = dl.load_ahead(rows.load([0, k]), 2)
+            acc = tl.dot(a, b.T, acc)
+    """
+    count = tl._unwrap_if_constexpr(iterations)
+    if isinstance(count, bool) or not isinstance(count, int):
+        raise TypeError(f"dl.load_ahead: iterations must be an integer at compile time, got {describe(iterations)}")
+    if count < 1:
+        raise ValueError(f"dl.load_ahead: iterations must be at least 1, got {count}")
+    if not isinstance(value, tl.tensor):
+        raise TypeError(f"dl.load_ahead: value must be what a load returns, got {describe(value)}")
+    value.handle.set_attr(AHEAD, _semantic.builder.get_int32_attr(count))
+    return value
 
 
 @primitive

@@ -30,6 +30,24 @@ def unknown_scope(x, sig, n):
     dl.wait(sig, scope="system")  # here
 
 
+@wrong("iterations must be at least 1, got 0")
+def loaded_no_iteration_ahead(x, sig, n):
+    for i in range(n):
+        dl.load_ahead(tl.load(x + i), 0)  # here
+
+
+@wrong("iterations must be an integer at compile time, got a scalar of type int32")
+def loaded_ahead_as_data_says(x, sig, n):
+    for i in range(n):
+        dl.load_ahead(tl.load(x + i), n)  # here
+
+
+@wrong("value must be what a load returns, got 3")
+def a_number_loaded_ahead(x, sig, n):
+    for _ in range(n):
+        dl.load_ahead(3, 2)  # here
+
+
 @wrong("semantic must be one of 'relaxed', 'acquire', got 'release'")
 def wrong_semantic(x, sig, n):
     dl.ld(x, semantic="release")  # here

@@ -1,0 +1,69 @@
+"""Tell Triton's pipeliner how many iterations ahead of its use each load of a loop is issued."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import ClassVar
+
+from ditron_compiler import ir
+from ditron_compiler.analysis.call_graph import functions, operations
+from ditron_compiler.ir.dialects import scf
+from ditron_compiler.ir.pass_base import Pass
+
+__all__ = ["AHEAD", "AssignLatencies"]
+
+#: Of a load, what `dl.load_ahead` asks for, in iterations.
+AHEAD = "ditron.load_ahead"
+
+_LOADS = ("tt.load", "tt.descriptor_load", "tt.descriptor_gather")
+
+
+@dataclass(frozen=True)
+class AssignLatencies(Pass):
+    """Let Triton's pipeliner issue loads of a loop as many iterations ahead as `dl.load_ahead` asks for.
+
+    A load that is marked gets the attribute ``tt.latency`` that the pipeliner reads. As it pipelines no load without
+    one in a loop that has some, such a load is an error; so is a mark on what is no load, or none of a loop's body.
+
+    Before::
+
+        scf.for %i = %c0 to %n step %c1 {
+          %b = tt.descriptor_load %weight[%column, %i] {ditron.load_ahead = 5 : i32}
+          %a = tt.descriptor_load %rows[%row, %i] {ditron.load_ahead = 2 : i32}
+
+    After::
+
+        scf.for %i = %c0 to %n step %c1 {
+          %b = tt.descriptor_load %weight[%column, %i] {tt.latency = 5 : i32}
+          %a = tt.descriptor_load %rows[%row, %i] {tt.latency = 2 : i32}
+    """
+
+    name: ClassVar[str] = "assign-latencies"
+
+    def run(self, op: ir.Operation) -> None:
+        for function in functions(op):
+            marked = [each for each in operations(function) if AHEAD in each.attributes]
+            if all([self._is_pipelined(each) for each in marked]):
+                for each in marked:
+                    self.count("loads issued ahead as asked for")
+                    each.attributes["tt.latency"] = each.attributes[AHEAD]
+                    del each.attributes[AHEAD]
+
+    @staticmethod
+    def _is_pipelined(op: ir.Operation) -> bool:
+        """Whether the pipeliner can do what ``op`` asks for; reports why not."""
+        if op.name not in _LOADS:
+            op.emit_error(
+                f"'{op.name}' is not a load: dl.load_ahead takes what tl.load or a descriptor's load returns, as it is"
+            )
+            return False
+        loop = op.parent
+        if loop.name != scf.ForOp.OPERATION_NAME:
+            op.emit_error("dl.load_ahead is of a load in the body of a for loop, and not under a condition in it")
+            return False
+        others = [each for each in loop.regions[0].blocks[0] if each.name in _LOADS and AHEAD not in each.attributes]
+        for other in others:
+            other.emit_error(
+                "this load would not be pipelined, as another one of its loop says dl.load_ahead: say it of both"
+            )
+        return not others

@@ -1,0 +1,37 @@
+// What no load of a pipelined loop can be.
+// RUN: ditron-opt %s --allow-unregistered-dialect --assign-latencies --verify-diagnostics --split-input-file
+
+tt.func @another_load(%a: tensor<16x!tt.ptr<f16>>, %n: i32) {
+  %c0 = arith.constant 0 : i32
+  %c1 = arith.constant 1 : i32
+  scf.for %i = %c0 to %n step %c1 : i32 {
+    %x = tt.load %a {ditron.load_ahead = 5 : i32} : tensor<16x!tt.ptr<f16>>
+    // expected-error@+1 {{this load would not be pipelined, as another one of its loop says dl.load_ahead: say it of both}}
+    %y = tt.load %a : tensor<16x!tt.ptr<f16>>
+    "use"(%x, %y) : (tensor<16xf16>, tensor<16xf16>) -> ()
+  }
+  tt.return
+}
+
+// -----
+
+tt.func @no_loop(%a: tensor<16x!tt.ptr<f16>>) {
+  // expected-error@+1 {{dl.load_ahead is of a load in the body of a for loop, and not under a condition in it}}
+  %x = tt.load %a {ditron.load_ahead = 5 : i32} : tensor<16x!tt.ptr<f16>>
+  "use"(%x) : (tensor<16xf16>) -> ()
+  tt.return
+}
+
+// -----
+
+tt.func @no_load(%a: tensor<16x!tt.ptr<f16>>, %n: i32) {
+  %c0 = arith.constant 0 : i32
+  %c1 = arith.constant 1 : i32
+  scf.for %i = %c0 to %n step %c1 : i32 {
+    %x = tt.load %a : tensor<16x!tt.ptr<f16>>
+    // expected-error@+1 {{'arith.addf' is not a load: dl.load_ahead takes what tl.load or a descriptor's load returns, as it is}}
+    %y = arith.addf %x, %x {ditron.load_ahead = 2 : i32} : tensor<16xf16>
+    "use"(%y) : (tensor<16xf16>) -> ()
+  }
+  tt.return
+}

@@ -154,8 +154,10 @@ class Planner:
         return self.runner.kernel(step.kernel, _options(step))
 
     def _beside_main(self, kernel: DeviceKernel, stream: int) -> DeviceKernel:
-        """The kernel, to be launched on ``stream``, where it may run beside kernels of the caller's stream."""
-        if stream != self.main:
+        """The kernel, to be launched on ``stream``, where others may run beside it: kernels of the caller's stream, or
+        the next one of its own.
+        """
+        if stream != self.main or kernel.lets_next_begin:
             kernel.leave_shared_memory(self.driver)
         return kernel
 

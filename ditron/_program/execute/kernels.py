@@ -112,10 +112,15 @@ class DeviceKernel:
         """Bytes of shared memory of a program."""
         return self.kernel.metadata.shared
 
+    @property
+    def lets_next_begin(self) -> bool:
+        """Whether programs of the next kernel of its stream may run beside this one's (``gdc_launch_dependents``)."""
+        return "griddepcontrol.launch_dependents" in self.kernel.asm.get("ptx", "")
+
     def leave_shared_memory(self, driver: Any) -> None:
         """Let programs of other kernels that need much shared memory start on SMs where this kernel runs already.
 
-        For kernels on a program's own streams, which run beside those on the caller's. Wherever else this kernel is
+        For kernels that such programs are to run beside. Wherever else this kernel is
         launched, it has less L1 cache too.
         """
         if not self._leaves_shared_memory:

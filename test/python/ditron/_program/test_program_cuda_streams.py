@@ -6,6 +6,7 @@ import weakref
 import pytest
 import torch
 import triton.language as tl
+from triton.language.extra.cuda import gdc_launch_dependents
 from fake_cuda import RANKS, FakeGroup, by_parity, send
 
 import ditron
@@ -151,6 +152,25 @@ def test_kernels_on_other_streams_leave_shared_memory(machine):
     assert [what[1:] for what in given] == [(9, 100)]  # CU_FUNC_ATTRIBUTE_PREFERRED_SHARED_MEMORY_CARVEOUT
     scale_twice(x, torch.empty(4, 8), torch.empty(4, 8))
     assert len(given) == 1
+
+
+@ditron.jit
+def scale_and_let_begin(x_ptr, out_ptr, n, factor, BLOCK: tl.constexpr):
+    gdc_launch_dependents()
+    offsets = tl.arange(0, BLOCK)
+    tl.store(out_ptr + offsets, tl.load(x_ptr + offsets, mask=offsets < n) * factor, mask=offsets < n)
+
+
+@ditron.program
+def scale_before(x, first, second):
+    n = x.shape[0] * x.shape[1]
+    scale_and_let_begin[(1,)](x, first, n, 2.0, BLOCK=64)
+    scale[(1,)](x, second, n, 3.0, BLOCK=32)
+
+
+def test_a_kernel_that_lets_the_next_one_begin_leaves_shared_memory(machine):
+    scale_before(torch.randn(4, 8), torch.empty(4, 8), torch.empty(4, 8))
+    assert [what[1:] for what in machine.library.attributes] == [(9, 100)]  # of one of both kernels
 
 
 def test_waits_on_other_streams_leave_shared_memory(machine):

@@ -1,12 +1,12 @@
 """AllGather + GEMM for few rows: words or packets of them, then a product with K divided between programs reads B once.
 
-The product's time is that of reading B. Its programs begin beside the gather (programmatic dependent launch), ask the
-L2 cache for the first columns of their part of B, and then wait for the rows.
+The product's time is that of reading B. Its programs begin beside the gather (programmatic dependent launch): their
+first tiles of B are on their way to shared memory before they wait for the rows.
 """
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from typing import Any
 
 import torch
@@ -21,15 +21,25 @@ import ditron.language as dl
 from ditron.distributed.group import Group
 from ditron.kernels.all_gather import ll128_gather_kernel, ll_gather_kernel
 from ditron.kernels.exchange import packet_boxes
+from ditron.kernels.gemm_ar_small import tile_rows
 from ditron.kernels.schedules import (
+    SHARED_BYTES,
     block_for,
     check_tile_rows,
     check_word_block,
     has_tiles,
     least_word_block,
 )
-from ditron.kernels.words import launch_words
+from ditron.kernels.words import (
+    WORDS_OF_THREAD,
+    launch_words,
+    receive_data_words,
+    send_data_words,
+    sum_of_ranks,
+    words_of,
+)
 from ditron.tuning.problem import Options, Problem
+from ditron_compiler.errors import DitronError
 
 __all__ = ["MOST_ROWS", "ag_gemm_small_program", "divides_k", "split_k_candidates", "split_k_schedule"]
 
@@ -39,41 +49,77 @@ SPLIT_K_ROWS = 64
 #: Of all ranks, that a tile can hold.
 MOST_ROWS = 128
 
-#: Columns of the result and depth of a tile, and its stages: what streams a weight the fastest (up to 64 rows).
-BLOCK, STAGES = (64, 128), 6
+#: Of a tile: tensor cores take 64 rows of their left operand, which is the weight.
+COLUMNS = 64
+
+#: Columns of the result and depth of a tile, its stages, and how many iterations ahead a tile of A is loaded: by rows
+#: of all ranks up to which that streams a weight the fastest, behind a gather (docs/results/links.md).
+_TILES = {16: ((64, 256), 6, 2), 32: ((64, 256), 5, 2), 64: ((64, 128), 8, 4), 128: ((64, 128), 4, 3)}
+
+#: Elements of a program of the gather. It has few, as the product begins when all have.
+GATHER_BLOCK = 1024
 
 _SMS = 132  # of the GPUs that the rule was measured on
 
 
 @ditron.jit
-def fetch_to_l2(b_ptr, row, k, N, K, BN: tl.constexpr, COLUMNS: tl.constexpr):
-    """Ask the L2 cache for columns ``[k, k + COLUMNS)`` of rows ``[row, row + BN)`` of B ``[N, K]``, or its last ones.
+def after_wait(step):
+    """``step``, when what the kernel before this one has written is there: what is loaded from there depends on it.
 
-    K is ``COLUMNS`` or more.
+    ``gdc_wait`` in a loop would be before all loads of the iteration; this is pure, so that it is only before those.
     """
-    HALF: tl.constexpr = COLUMNS // 2
-    rows = tl.minimum(row + tl.arange(0, BN), N - 1).to(tl.int64)
-    columns = tl.minimum(k + tl.arange(0, 2) * HALF, K - HALF)
-    nbytes = tl.full((BN, 2), HALF * (b_ptr.dtype.element_ty.primitive_bitwidth // 8), tl.int32)
-    tl.inline_asm_elementwise(
-        "cp.async.bulk.prefetch.L2.global [$1], $2; mov.u32 $0, 0;",
-        "=r,l,r",
-        [b_ptr + rows[:, None] * K + columns[None, :], nbytes],
-        dtype=tl.int32,
-        is_pure=False,
-        pack=1,
+    return tl.inline_asm_elementwise(
+        "griddepcontrol.wait; mov.u32 $0, $1;", "=r,r", [step], dtype=tl.int32, is_pure=True, pack=1
     )
+
+
+@triton.constexpr_function
+def adders(split):
+    """How many of a tile's ``split`` programs add parts: a power of two, so that each has as many rows."""
+    return 1 << (split.bit_length() - 1)
+
+
+@ditron.jit
+def sum_of_parts(acc, boxes_ptr, part, SPLIT: tl.constexpr):
+    """Of ``acc`` [columns, rows], summed over the ``SPLIT`` programs of a tile, the rows that this one adds:
+    [row pairs, columns, 2]; of no meaning in a program behind the last of the :func:`adders`.
+
+    Each program sends the adders what they add, as data words of two rows in fp32. ``boxes``: of each adder, [from each
+    program, row pairs, columns], 0 before and after.
+    """
+    BN: tl.constexpr = acc.shape[0]
+    PAIRS: tl.constexpr = acc.shape[1] // 2
+    OWN: tl.constexpr = PAIRS // adders(SPLIT)
+    col = tl.arange(0, BN)
+    pair = tl.arange(0, PAIRS)[None, :]
+    to = (pair // OWN * SPLIT + part) * OWN + pair % OWN
+    send_data_words(boxes_ptr + to * BN + col[:, None], words_of(tl.reshape(acc, (BN, PAIRS, 2)), 64))
+    sums = tl.zeros((OWN, BN, 2), tl.float32)
+    if part < adders(SPLIT):
+        sender = tl.arange(0, triton.next_power_of_2(SPLIT))[:, None, None]
+        box = part * SPLIT + tl.minimum(sender, SPLIT - 1)
+        word = (box * OWN + tl.arange(0, OWN)[None, :, None]) * BN + col[None, None, :]
+        received = receive_data_words(boxes_ptr + word)
+        sums = sum_of_ranks(tl.where(sender < SPLIT, received, 0), tl.float32)
+    return sums
+
+
+@ditron.jit
+def store_rows(out_ptr, bias_ptr, values, row, col, M, N, HAS_BIAS: tl.constexpr):
+    """Rows ``row`` and columns ``col`` of ``out`` [M, N], to which ``bias`` [N] is added if HAS_BIAS."""
+    if HAS_BIAS:
+        values += tl.load(bias_ptr + col, mask=col < N, other=0.0).to(tl.float32)
+    mask = (row < M) & (col < N)
+    tl.store(out_ptr + row.to(tl.int64) * N + col, values.to(out_ptr.dtype.element_ty), mask=mask)
 
 
 @ditron.jit(do_not_specialize=["M"])
 def split_k_kernel(
     a_desc,
     b_desc,
-    b_ptr,
     bias_ptr,
     out_ptr,
-    parts_ptr,
-    count_ptr,
+    boxes_ptr,
     M,
     N,
     K,
@@ -83,46 +129,37 @@ def split_k_kernel(
     SPLIT: tl.constexpr,
     B_IS_KN: tl.constexpr,
     HAS_BIAS: tl.constexpr,
-    FETCH: tl.constexpr,
+    A_AHEAD: tl.constexpr,
+    B_AHEAD: tl.constexpr,
     IS_EARLY: tl.constexpr,
 ):
     """``SPLIT`` programs for ``BN`` columns of ``out`` [M, N], M up to ``BM``, each with a part of K.
 
-    The last one of a tile adds the parts, in their order. The weight is the left operand of the tensor cores, which has
+    The parts of each row are added in one order. The weight is the left operand of the tensor cores, which has
     64 rows or more, and A, which has few, the right one.
     """
     tile = tl.program_id(0) // SPLIT
     part = tl.program_id(0) % SPLIT
     steps = tl.cdiv(K, BK)
     first = steps * part // SPLIT
-    if IS_EARLY:
-        if not B_IS_KN and K >= FETCH:
-            fetch_to_l2(b_ptr, tile * BN, first * BK, N, K, BN, FETCH)
-        gdc_wait()
     acc = tl.zeros((BN, BM), tl.float32)
     for step in range(first, steps * (part + 1) // SPLIT):
-        a = a_desc.load([0, step * BK])
         if B_IS_KN:
-            acc = tl.dot(b_desc.load([step * BK, tile * BN]).T, a.T, acc)
+            b = dl.load_ahead(b_desc.load([step * BK, tile * BN]), B_AHEAD).T
         else:
-            acc = tl.dot(b_desc.load([tile * BN, step * BK]), a.T, acc)
-    column = tl.arange(0, BN)[:, None]
-    row = tl.arange(0, BM)[None, :]
-    mask = (row < M) & (tile * BN + column < N)
-    if SPLIT > 1:
-        at = row * BN + column
-        parts_ptr += tile * SPLIT * (BM * BN)
-        tl.store(parts_ptr + part * (BM * BN) + at, acc, mask=mask)
-        arrived = dl.atomic_add(count_ptr + tile, 1, scope="gpu", semantic="acq_rel")
-        is_last = arrived == SPLIT - 1
-        mask &= is_last
-        acc = tl.zeros((BN, BM), tl.float32)
-        for other in tl.static_range(SPLIT):
-            acc += tl.load(parts_ptr + other * (BM * BN) + at, mask=mask, other=0.0)
-        tl.store(count_ptr + tile, 0, mask=is_last)  # for the next call
-    if HAS_BIAS:
-        acc += tl.load(bias_ptr + tile * BN + column, mask=tile * BN + column < N, other=0.0).to(tl.float32)
-    tl.store(out_ptr + row.to(tl.int64) * N + tile * BN + column, acc.to(out_ptr.dtype.element_ty), mask=mask)
+            b = dl.load_ahead(b_desc.load([tile * BN, step * BK]), B_AHEAD)
+        column = (after_wait(step) if IS_EARLY else step) * BK
+        acc = tl.dot(b, dl.load_ahead(a_desc.load([0, column]), A_AHEAD).T, acc)
+    if IS_EARLY:
+        gdc_wait()  # a program without an iteration has not waited, and all must before their kernel ends
+    col = tile * BN + tl.arange(0, BN)
+    if SPLIT == 1:
+        store_rows(out_ptr, bias_ptr, acc, tl.arange(0, BM)[None, :], col[:, None], M, N, HAS_BIAS)
+    else:
+        sums = sum_of_parts(acc, boxes_ptr + tile * (SPLIT * (BM // 2) * BN), part, SPLIT)
+        row = (part * sums.shape[0] + tl.arange(0, sums.shape[0])) * 2  # BM or more behind the adders
+        row = row[:, None, None] + tl.arange(0, 2)[None, None, :]
+        store_rows(out_ptr, bias_ptr, sums, row, col[None, :, None], M, N, HAS_BIAS)
 
 
 @ditron.program(
@@ -136,15 +173,15 @@ def split_k_kernel(
         "num_ranks": 4,
     },
     sample_args=lambda ranks: {
-        "a": "bf16[3, 48]",
-        "b": "bf16[40, 48]",
-        "bias": "bf16[40]",
-        "gathered": f"bf16[{ranks}, 144]",
-        "out": f"bf16[{3 * ranks}, 40]",
+        "a": "bf16[2, 40]",
+        "b": "bf16[6, 40]",
+        "bias": "bf16[6]",
+        "gathered": f"bf16[{ranks}, 80]",
+        "out": f"bf16[{2 * ranks}, 6]",
         "capacity": 256,
         "has_bias": True,
-        "rows": 32,
-        "block": (16, 16),
+        "rows": 8,
+        "block": (4, 16),
         "split": 2,
         "num_ranks": ranks,
     },
@@ -162,10 +199,11 @@ def ag_gemm_small_program(
     b_is_kn=False,
     has_bias=False,
     rows=16,
-    block=BLOCK,
+    block=(64, 256),
     split=2,
     num_warps=4,
-    stages=STAGES,
+    stages=6,
+    a_ahead=2,
     gather_block=256,
     protocol="ll",
     is_early=False,
@@ -174,7 +212,8 @@ def ag_gemm_small_program(
 
     ``b`` is ``[K, N]`` if b_is_kn; ``bias`` [N] counts if has_bias. ``rows``: of a tile, a power of two, 16 or more,
     that holds all ranks' rows. ``split`` programs share the columns of a tile. Memory for words or packets is kept
-    for up to ``capacity`` elements of a rank. ``is_early``: the product begins beside the gather.
+    for up to ``capacity`` elements of a rank. ``is_early``: the product begins beside the gather. A tile of B is loaded
+    ``stages - 1`` iterations ahead, one of A ``a_ahead``; the difference is what is loaded before the gather has ended.
     """
     (M, N), K, elements = out.shape, a.shape[1], gathered.shape[1]
     BN, BK = block
@@ -198,11 +237,9 @@ def ag_gemm_small_program(
     split_k_kernel[(tiles * split,)](
         TensorDescriptor(gathered, [M, K], [K, 1], [rows, BK]),
         TensorDescriptor.from_tensor(b, [BK, BN] if b_is_kn else [BN, BK]),
-        b,
         bias,
         out,
-        dh.empty(tiles * split * rows * BN, dtype=torch.float32, name="parts"),
-        dh.zeros(tiles, dtype=torch.int32, name="counts"),
+        dh.zeros(tiles * split * (rows // 2) * BN, dtype=torch.int64, name="parts"),
         M,
         N,
         K,
@@ -212,7 +249,8 @@ def ag_gemm_small_program(
         SPLIT=split,
         B_IS_KN=b_is_kn,
         HAS_BIAS=has_bias,
-        FETCH=4 * BK,
+        A_AHEAD=a_ahead,
+        B_AHEAD=stages - 1,
         IS_EARLY=is_early,
         num_warps=num_warps,
         num_stages=stages,
@@ -224,17 +262,19 @@ def divides_k(rows: int, N: int, K: int) -> bool:
     """Whether this program is taken without being asked for: ``rows`` of all ranks are few, N is a tile or less for
     each SM, and K long.
     """
-    return rows <= SPLIT_K_ROWS and N <= BLOCK[0] * _SMS and K >= 8 * BLOCK[1]
+    return rows <= SPLIT_K_ROWS and N <= COLUMNS * _SMS and K >= 1024
 
 
 def split_k_candidates(problem: Problem) -> Iterator[Options]:
     """Schedules of this program that are worth measuring."""
     if divides_k(problem.M, problem.N, problem.K) and has_tiles(problem):
         yield {"algorithm": "split_k"}
-        tiles = -(-problem.N // BLOCK[0])
-        for programs, stages in ((_SMS, 4), (2 * _SMS, 4), (3 * _SMS, 3)):
-            if programs >= tiles:
-                yield {"algorithm": "split_k", "split": programs // tiles, "stages": stages}
+        split = max(1, _SMS // -(-problem.N // COLUMNS))
+        for block, stages in (((64, 256), 4), ((64, 128), 6)):
+            if stages * block[1] * (tile_rows(problem.M) + block[0]) * problem.itemsize <= SHARED_BYTES:
+                yield {"algorithm": "split_k", "block": block, "stages": stages}
+        if 2 * split < tile_rows(problem.M):  # two programs of an SM
+            yield {"algorithm": "split_k", "split": 2 * split, "block": (64, 128), "stages": 4}
 
 
 def split_k_schedule(group: Group, rows: int, N: int, a: torch.Tensor, given: Options) -> dict[str, Any]:
@@ -242,22 +282,47 @@ def split_k_schedule(group: Group, rows: int, N: int, a: torch.Tensor, given: Op
 
     Raises DitronError for a tile, as a caller has named it, that does not hold the rows or cannot be.
     """
-    block = given.get("block", (32, 32) if group.small_shapes else BLOCK)
+    is_early = given.get("is_early", not group.is_sim)
+    tile = given.get("rows", tile_rows(rows))
+    check_tile_rows("ag_gemm", tile, rows)
+    block, stages, a_ahead = _TILES[min(tile, MOST_ROWS)]
+    block = given.get("block", (32, 32) if group.small_shapes else block)
+    if "block" in given or not is_early:
+        stages = min(max(SHARED_BYTES // ((tile + block[0]) * block[1] * a.itemsize), 2), 8)
+    stages = given.get("stages", stages)
+    if given.keys() & {"block", "stages"} or not is_early:
+        a_ahead = stages - 1
     protocol = given.get("protocol", "ll")
     gather_block = block_for(group, protocol)["block"]
     if protocol == "ll":
-        gather_block = max(gather_block, least_word_block(a.dtype))
+        gather_block = max(gather_block if group.small_shapes else GATHER_BLOCK, least_word_block(a.dtype))
     chosen = {
         "num_ranks": group.num_ranks,
-        "rows": max(16, triton.next_power_of_2(rows)),
+        "rows": tile,
         "block": block,
-        "split": 2 if group.small_shapes else max(1, group.sms // -(-N // block[0])),
+        "split": 2 if group.small_shapes else min(max(1, group.sms // -(-N // block[0])), tile - 1),
         "gather_block": gather_block,
         "protocol": protocol,
-        "stages": STAGES if rows <= 64 else 4,
-        "is_early": not group.is_sim,
+        "stages": stages,
+        "a_ahead": a_ahead,
+        "is_early": is_early,
     } | given
-    check_tile_rows("ag_gemm", chosen["rows"], rows)
     if chosen["protocol"] == "ll":
         check_word_block("ag_gemm", "gather_block", chosen["gather_block"], a.dtype)
+    _check_parts(chosen, block[0], group)
     return chosen
+
+
+def _check_parts(chosen: Mapping[str, Any], columns: int, group: Group) -> None:
+    """Raise DitronError for loads that cannot be, and for a tile whose programs cannot exchange their parts."""
+    stages, a_ahead, split, rows = (chosen[name] for name in ("stages", "a_ahead", "split", "rows"))
+    if stages < 2 or a_ahead >= stages:
+        raise DitronError(f"ag_gemm: a_ahead must be from 1 to stages - 1, which is {stages - 1}, got {a_ahead}")
+    if split >= rows:
+        raise DitronError(f"ag_gemm: split must be less than the {rows} rows of a tile, got {split}")
+    threads = 32 * chosen.get("num_warps", 4)
+    if split > 1 and rows // 2 * columns < WORDS_OF_THREAD * threads and not group.is_sim:
+        raise DitronError(
+            f"ag_gemm: a tile of {rows} rows and {columns} columns is too small for {threads} threads to exchange "
+            "parts of K: give more rows=, a wider block=, fewer num_warps= or split=1"
+        )

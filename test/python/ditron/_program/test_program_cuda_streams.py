@@ -6,8 +6,8 @@ import weakref
 import pytest
 import torch
 import triton.language as tl
-from triton.language.extra.cuda import gdc_launch_dependents
 from fake_cuda import RANKS, FakeGroup, by_parity, send
+from triton.language.extra.cuda import gdc_launch_dependents
 
 import ditron
 import ditron.host as dh

@@ -66,23 +66,35 @@ def test_a_product_that_begins_beside_the_gather_only_reads_its_weight():
     program = programs()["ag_gemm_small_program"]
     executable, _ = program.executable_and_arguments(program.example | {"is_early": True}, target="cuda:90")
     text = str(executable.program.parent)
-    assert text.count("griddepcontrol") == 2 and "prefetch.L2" in text and "launch_pdl" in text
+    assert text.count("griddepcontrol") == 3 and "launch_pdl" in text
     assert [program.names[index] for index in sorted(written(executable.program))] == ["gathered", "out"]
 
 
-def kernel_of(name, options):
-    """The text of the kernel that a program launches for its example, its name, and the options of the launch."""
+@pytest.mark.parametrize("stages, a_ahead", [(6, 2), (4, 3)])
+def test_tiles_of_the_weight_are_on_their_way_before_a_product_waits(stages, a_ahead):
+    options = {"is_early": True, "stages": stages, "a_ahead": a_ahead}
+    compiled, _ = compiled_for_hopper("ag_gemm_small_program", options, "split_k_kernel")
+    before = compiled.asm["ptx"].partition("griddepcontrol.wait")[0]
+    tiles = before.count("mbarrier.arrive.expect_tx")
+    assert tiles == max(stages - 1 - a_ahead, 1)
+
+
+def kernel_of(name, options, kernel=""):
+    """The text of the kernel that a program launches for its example, its name, and the options of the launch; of
+    several the one of which ``kernel`` is the name.
+    """
     program = programs()[name]
     executable, _ = program.executable_and_arguments(dict(program.example) | options, target="cuda:90")
     operations = []
     executable.program.walk(operations.append, ir.WalkOrder.PRE_ORDER)
-    (launch,) = [op for op in operations if isinstance(op, dialect.LaunchOp)]
+    launches = [op for op in operations if isinstance(op, dialect.LaunchOp)]
+    (launch,) = [op for op in launches if not kernel or op.kernel.value == kernel]
     return executable.kernel(launch.kernel.value), launch.kernel.value, dict(launch_options(launch))
 
 
-def compiled_for_hopper(name, options):
+def compiled_for_hopper(name, options, kernel=""):
     """The kernel that a program launches for its example, and the options of the launch."""
-    text, symbol, launched = kernel_of(name, options)
+    text, symbol, launched = kernel_of(name, options, kernel)
     return compile_for_gpu(text, symbol, launched, parse_target("cuda:90")), launched
 
 

@@ -363,6 +363,11 @@ def test_a_subgroup():
         (lambda x: kernels.ag_gemm(x, x, algorithm="split_k", num_warps=3), "num_warps must be a power of two, got 3"),
         (lambda x: kernels.ag_gemm(x, x, algorithm="split_k", rows=24), "rows, .* a power of two from 16 on .* got 24"),
         (
+            lambda x: kernels.ag_gemm(x, x, algorithm="split_k", stages=3, a_ahead=3),
+            "a_ahead must be from 1 to stages - 1, which is 2, got 3",
+        ),
+        (lambda x: kernels.ag_gemm(x, x, algorithm="split_k", split=16), "less than the 16 rows of a tile, got 16"),
+        (
             lambda x: kernels.ag_gemm(x, x, algorithm="splitk"),
             "expected 'overlapped', 'split_k', 'k_slices', 'by_rank', 'sequential' or",
         ),

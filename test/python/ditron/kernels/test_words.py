@@ -122,7 +122,7 @@ def gpu_group(ranks, has_nvlink=True):
 def test_few_rows_are_gathered_as_words_or_packets():
     a = torch.empty(16, 8192, dtype=torch.bfloat16)
     found = split_k_schedule(gpu_group(2), 32, 3584, a, {})
-    assert (found["protocol"], found["gather_block"]) == ("ll", 256)
+    assert (found["protocol"], found["gather_block"]) == ("ll", 1024)
     found = split_k_schedule(gpu_group(2), 32, 3584, a, {"protocol": "ll128"})
     assert (found["protocol"], found["gather_block"]) == ("ll128", 960)
 

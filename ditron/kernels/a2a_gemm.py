@@ -432,6 +432,8 @@ def a2a_gemm(
         b, b_is_kn = weight_layout(w)
         algorithm, schedule = tuned("a2a_gemm", group, algorithm, schedule, flat.dtype, rows, N, w.shape[1])
         check_schedule("a2a_gemm", schedule, a2a_gemm_program)
+        if schedule.keys() >= {"pushers", "copy_streams"}:
+            raise DitronError("a2a_gemm: pushers= store what copy_streams= would copy: give one of both")
         part = flat.nbytes // ranks
         if "pushers" in schedule:
             schedule = schedule | {"pushers": _divided(schedule["pushers"], ranks)}

@@ -351,6 +351,10 @@ def splits_of(*values, dtype=torch.int64):
             "algorithm='overlapped' takes bfloat16 or float16",
         ),
         (
+            lambda: kernels.a2a_gemm(torch.zeros(4, 8), torch.zeros(6, 16), pushers=2, copy_streams=2),
+            "pushers= store what copy_streams= would copy: give one of both",
+        ),
+        (
             lambda: kernels.gemm_a2a(torch.zeros(4, 8).bfloat16(), torch.zeros(16, 8).bfloat16(), pieces=2),
             "pieces must be from 1 to 1",
         ),

@@ -8,8 +8,10 @@ import triton.language as tl
 
 import ditron
 import ditron.language as dl
+from ditron.kernels.ag_gemm_small import ag_gemm_small_program
 from ditron.kernels.words import receive_data_words, receive_words, send_data_words, send_words, word_box
-from ditron.protocol.api import check_function
+from ditron.protocol.api import check_function, check_program
+from ditron_compiler.protocol.machine import Machine
 
 WORDS = 256  # one program of one warp sends half of them: four of each thread
 
@@ -54,6 +56,14 @@ def test_words_not_checked_to_the_end():
     """A program that polls when the checker gives up would have read on: what it saw last is no finding."""
     report = report_of([(3, None)])
     assert not report.findings and report.given_up == ["3 ranks"], str(report)
+
+
+def test_a_program_that_polls_many_words_is_woken_once(monkeypatch):
+    """Not once for each time it has waited for each of them, which multiplies with every change."""
+    resumed, resume = [], Machine._resume
+    monkeypatch.setattr(Machine, "_resume", lambda machine, task: (resumed.append(task), resume(machine, task)))
+    assert check_program(ag_gemm_small_program, groups=((3, None),)).is_complete
+    assert len(resumed) < 10 * len(set(resumed))
 
 
 def test_words_that_nobody_sends():

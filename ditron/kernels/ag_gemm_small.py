@@ -1,7 +1,8 @@
 """AllGather + GEMM for few rows: words or packets of them, then a product with K divided between programs reads B once.
 
 The product's time is that of reading B. Its programs begin beside the gather (programmatic dependent launch): their
-first tiles of B are on their way to shared memory before they wait for the rows.
+first tiles of B are on their way to shared memory before they wait for the rows. Whatever wrote B has ended by then,
+since the gather, which lets the product begin, has waited for it.
 """
 
 from __future__ import annotations

@@ -70,6 +70,13 @@ def test_a_product_that_begins_beside_the_gather_only_reads_its_weight():
     assert [program.names[index] for index in sorted(written(executable.program))] == ["gathered", "out"]
 
 
+def test_a_gather_has_waited_when_it_lets_the_product_begin():
+    """The product reads the weight before it waits, which a kernel before the gather may have written."""
+    compiled, _ = compiled_for_hopper("ag_gemm_small_program", {"is_early": True}, "ll_gather_kernel")
+    ptx = compiled.asm["ptx"]
+    assert ptx.index("griddepcontrol.wait") < ptx.index("griddepcontrol.launch_dependents")
+
+
 @pytest.mark.parametrize("stages, a_ahead", [(6, 2), (4, 3)])
 def test_tiles_of_the_weight_are_on_their_way_before_a_product_waits(stages, a_ahead):
     options = {"is_early": True, "stages": stages, "a_ahead": a_ahead}

@@ -274,7 +274,7 @@ def split_k_candidates(problem: Problem) -> Iterator[Options]:
         for block, stages in (((64, 256), 4), ((64, 128), 6)):
             if stages * block[1] * (tile_rows(problem.M) + block[0]) * problem.itemsize <= SHARED_BYTES:
                 yield {"algorithm": "split_k", "block": block, "stages": stages}
-        if 2 * split < tile_rows(problem.M):  # two programs of an SM
+        if 2 * split < tile_rows(1):  # of fewer rows than the problem's, too; an SM has two up to 32 rows
             yield {"algorithm": "split_k", "split": 2 * split, "block": (64, 128), "stages": 4}
 
 
@@ -291,8 +291,8 @@ def split_k_schedule(group: Group, rows: int, N: int, a: torch.Tensor, given: Op
     if "block" in given or not is_early:
         stages = min(max(SHARED_BYTES // ((tile + block[0]) * block[1] * a.itemsize), 2), 8)
     stages = given.get("stages", stages)
-    if given.keys() & {"block", "stages"} or not is_early:
-        a_ahead = stages - 1
+    if given.keys() & {"block", "stages"} or not is_early:  # as far ahead as the weight, if there is memory for it
+        a_ahead = min(stages - 1, (SHARED_BYTES // (block[1] * a.itemsize) - stages * block[0]) // tile - 1)
     protocol = given.get("protocol", "ll")
     gather_block = block_for(group, protocol)["block"]
     if protocol == "ll":
@@ -310,17 +310,35 @@ def split_k_schedule(group: Group, rows: int, N: int, a: torch.Tensor, given: Op
     } | given
     if chosen["protocol"] == "ll":
         check_word_block("ag_gemm", "gather_block", chosen["gather_block"], a.dtype)
+    _check_loads(chosen, a.itemsize)
     _check_parts(chosen, block[0], group)
     return chosen
 
 
+def _check_loads(chosen: Mapping[str, Any], itemsize: int) -> None:
+    """Raise DitronError for tiles that cannot be loaded so far ahead."""
+    stages, a_ahead, rows, (columns, depth) = (chosen[name] for name in ("stages", "a_ahead", "rows", "block"))
+    if stages < 2:
+        raise DitronError(f"ag_gemm: stages of algorithm='split_k' must be 2 or more, got {stages}")
+    nbytes = (stages * columns + (a_ahead + 1) * rows) * depth * itemsize
+    if a_ahead < 1 or nbytes > SHARED_BYTES:
+        raise DitronError(
+            f"ag_gemm: {stages} tiles of {columns} x {depth} of the weight and {max(a_ahead, 1) + 1} of {rows} rows do "
+            f"not fit the {SHARED_BYTES >> 10} KB of shared memory: give fewer stages=, a_ahead= or a smaller block="
+        )
+    if a_ahead >= stages:
+        raise DitronError(f"ag_gemm: a_ahead must be less than stages, which is {stages}, got {a_ahead}")
+
+
 def _check_parts(chosen: Mapping[str, Any], columns: int, group: Group) -> None:
-    """Raise DitronError for loads that cannot be, and for a tile whose programs cannot exchange their parts."""
-    stages, a_ahead, split, rows = (chosen[name] for name in ("stages", "a_ahead", "split", "rows"))
-    if stages < 2 or a_ahead >= stages:
-        raise DitronError(f"ag_gemm: a_ahead must be from 1 to stages - 1, which is {stages - 1}, got {a_ahead}")
+    """Raise DitronError for a tile whose programs cannot exchange their parts: they wait for each other, so that all
+    must run at a time. A GPU starts programs in the order of their numbers, and those of a tile follow each other.
+    """
+    split, rows = chosen["split"], chosen["rows"]
     if split >= rows:
         raise DitronError(f"ag_gemm: split must be less than the {rows} rows of a tile, got {split}")
+    if split > group.sms and not group.is_sim:
+        raise DitronError(f"ag_gemm: split must be at most the {group.sms} SMs of the GPU, got {split}")
     threads = 32 * chosen.get("num_warps", 4)
     if split > 1 and rows // 2 * columns < WORDS_OF_THREAD * threads and not group.is_sim:
         raise DitronError(

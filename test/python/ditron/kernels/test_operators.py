@@ -364,7 +364,12 @@ def test_a_subgroup():
         (lambda x: kernels.ag_gemm(x, x, algorithm="split_k", rows=24), "rows, .* a power of two from 16 on .* got 24"),
         (
             lambda x: kernels.ag_gemm(x, x, algorithm="split_k", stages=3, a_ahead=3),
-            "a_ahead must be from 1 to stages - 1, which is 2, got 3",
+            "a_ahead must be less than stages, which is 3, got 3",
+        ),
+        (lambda x: kernels.ag_gemm(x, x, algorithm="split_k", stages=1), "stages .* must be 2 or more, got 1"),
+        (
+            lambda x: kernels.ag_gemm(x, x, algorithm="split_k", stages=8, block=(128, 256)),
+            "8 tiles of 128 x 256 of the weight and 2 of 16 rows do not fit the 227 KB of shared memory",
         ),
         (lambda x: kernels.ag_gemm(x, x, algorithm="split_k", split=16), "less than the 16 rows of a tile, got 16"),
         (

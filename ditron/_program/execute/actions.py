@@ -116,7 +116,7 @@ class Planner:
         return self._address(buffer)[1] - heap.base + base
 
     def _launch(self, step: Any, stream: int) -> Action:
-        kernel = self._beside_main(self._kernel_of(step), stream)
+        kernel = self._beside_others(self._kernel_of(step), stream)
         grid = step.grid
         template, pointers, numbers, descriptors = [], [], [], []
         for position, value in enumerate(step.args):
@@ -153,7 +153,7 @@ class Planner:
     def _kernel_of(self, step: Any) -> DeviceKernel:
         return self.runner.kernel(step.kernel, _options(step))
 
-    def _beside_main(self, kernel: DeviceKernel, stream: int) -> DeviceKernel:
+    def _beside_others(self, kernel: DeviceKernel, stream: int) -> DeviceKernel:
         """The kernel, to be launched on ``stream``, where others may run beside it: kernels of the caller's stream, or
         the next one of its own.
         """
@@ -240,7 +240,7 @@ class Planner:
 
     def _single(self, kernel: DeviceKernel, stream: int, values: list) -> Action:
         """A launch of one program of a built-in kernel."""
-        self._beside_main(kernel, stream)
+        self._beside_others(kernel, stream)
         template = [*values, *[self.group.context.data_ptr()] * (len(kernel.parameters) - len(values))]
         numbers = [(i, *_slope_and_offset(v)) for i, v in enumerate(values) if isinstance(v, Polynomial)]
 

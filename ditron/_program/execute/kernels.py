@@ -120,8 +120,7 @@ class DeviceKernel:
     def leave_shared_memory(self, driver: Any) -> None:
         """Let programs of other kernels that need much shared memory start on SMs where this kernel runs already.
 
-        For kernels that such programs are to run beside. Wherever else this kernel is
-        launched, it has less L1 cache too.
+        For kernels that such programs are to run beside. Wherever else this one is launched, it has less L1 cache too.
         """
         if not self._leaves_shared_memory:
             driver.prefer_shared_memory(self._function)

@@ -43,27 +43,32 @@ class AssignLatencies(Pass):
     def run(self, op: ir.Operation) -> None:
         for function in functions(op):
             marked = [each for each in operations(function) if AHEAD in each.attributes]
-            if all([self._is_pipelined(each) for each in marked]):
-                for each in marked:
-                    self.count("loads issued ahead as asked for")
-                    each.attributes["tt.latency"] = each.attributes[AHEAD]
-                    del each.attributes[AHEAD]
+            loops = {each.parent: None for each in marked if _is_load_of_a_loop(each)}  # each once, in their order
+            for loop in loops:
+                _check_others(loop)
+            for each in marked:
+                self.count("loads issued ahead as asked for")
+                each.attributes["tt.latency"] = each.attributes[AHEAD]
+                del each.attributes[AHEAD]
 
-    @staticmethod
-    def _is_pipelined(op: ir.Operation) -> bool:
-        """Whether the pipeliner can do what ``op`` asks for; reports why not."""
-        if op.name not in _LOADS:
+
+def _is_load_of_a_loop(op: ir.Operation) -> bool:
+    """Whether ``op``, which is marked, can be; reports why not."""
+    if op.name not in _LOADS:
+        op.emit_error(
+            f"'{op.name}' is not a load: dl.load_ahead takes what tl.load or a descriptor's load returns, as it is"
+        )
+    elif op.parent.name != scf.ForOp.OPERATION_NAME:
+        op.emit_error("dl.load_ahead is of a load in the body of a for loop, and not under a condition in it")
+    else:
+        return True
+    return False
+
+
+def _check_others(loop: ir.Operation) -> None:
+    """Report the loads of a loop that has marked ones which are not."""
+    for op in loop.regions[0].blocks[0]:
+        if op.name in _LOADS and AHEAD not in op.attributes:
             op.emit_error(
-                f"'{op.name}' is not a load: dl.load_ahead takes what tl.load or a descriptor's load returns, as it is"
+                "this load would not be pipelined, as another one of its loop says dl.load_ahead: say it of all"
             )
-            return False
-        loop = op.parent
-        if loop.name != scf.ForOp.OPERATION_NAME:
-            op.emit_error("dl.load_ahead is of a load in the body of a for loop, and not under a condition in it")
-            return False
-        others = [each for each in loop.regions[0].blocks[0] if each.name in _LOADS and AHEAD not in each.attributes]
-        for other in others:
-            other.emit_error(
-                "this load would not be pipelined, as another one of its loop says dl.load_ahead: say it of both"
-            )
-        return not others

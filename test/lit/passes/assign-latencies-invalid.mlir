@@ -1,14 +1,16 @@
 // What no load of a pipelined loop can be.
 // RUN: ditron-opt %s --allow-unregistered-dialect --assign-latencies --verify-diagnostics --split-input-file
 
+// Once, however many of its loop's loads are marked.
 tt.func @another_load(%a: tensor<16x!tt.ptr<f16>>, %n: i32) {
   %c0 = arith.constant 0 : i32
   %c1 = arith.constant 1 : i32
   scf.for %i = %c0 to %n step %c1 : i32 {
     %x = tt.load %a {ditron.load_ahead = 5 : i32} : tensor<16x!tt.ptr<f16>>
-    // expected-error@+1 {{this load would not be pipelined, as another one of its loop says dl.load_ahead: say it of both}}
+    // expected-error@+1 {{this load would not be pipelined, as another one of its loop says dl.load_ahead: say it of all}}
     %y = tt.load %a : tensor<16x!tt.ptr<f16>>
-    "use"(%x, %y) : (tensor<16xf16>, tensor<16xf16>) -> ()
+    %z = tt.load %a {ditron.load_ahead = 2 : i32} : tensor<16x!tt.ptr<f16>>
+    "use"(%x, %y, %z) : (tensor<16xf16>, tensor<16xf16>, tensor<16xf16>) -> ()
   }
   tt.return
 }

@@ -194,3 +194,10 @@ def by_parity(x, out):
     boxes = dh.symm_empty(2, *x.shape, dtype=x.dtype, name="boxes")
     dh.rank_copy(x, boxes[dh.epoch() % 2], 0)
     dh.copy(boxes[dh.epoch() % 2], out)
+
+
+def gpu_group(ranks: int, has_nvlink: bool = True) -> SimpleNamespace:
+    """What schedules ask of a group of GPUs."""
+    return SimpleNamespace(
+        num_ranks=ranks, has_nvlink=has_nvlink, small_shapes=False, is_sim=False, sms=132, rank=0, has_tma=True
+    )

@@ -28,3 +28,8 @@ def run_numbered(main: Callable[[int], Any], ranks: int = 2, **options: Any) -> 
 def data(*shape: int, seed: int, dtype: torch.dtype = torch.bfloat16) -> torch.Tensor:
     """The same normally distributed numbers wherever it is called."""
     return torch.randn(*shape, generator=torch.Generator().manual_seed(seed)).to(dtype)
+
+
+def weight(b: torch.Tensor, layout: str) -> torch.Tensor:
+    """``b``, or a tensor like it whose memory is its transpose."""
+    return b if layout == "nk" else b.t().contiguous().t()

@@ -7,18 +7,13 @@ import weakref
 import numerics
 import pytest
 import torch
-from simulated import data, run
+from simulated import data, run, weight
 
 import ditron.sim
 from ditron import kernels
 from ditron_compiler.errors import DitronError
 
 SHAPES = [(40, 48, 32), (1, 8, 8), (70, 72, 40), (3, 5, 7), (100, 96, 64)]  # rows of a rank, N, K
-
-
-def weight(b, layout):
-    """``b``, or a tensor like it whose memory is its transpose."""
-    return b if layout == "nk" else b.t().contiguous().t()
 
 
 def exact_sum(parts):
@@ -91,27 +86,6 @@ def test_gemm_rs_whose_last_round_is_of_narrower_tiles(ranks, rows, N, columns, 
             got, whole = (kernels.gemm_rs(mine, weight(b[rank], layout), programs=p, **how) for p in (programs, 1))
             assert_sum_of_products(got, a.roll(call, 1).view(ranks, ranks, rows, 40)[:, rank], b)
             assert torch.equal(got, whole)
-
-    run(main, ranks=ranks)
-
-
-@pytest.mark.parametrize("layout", ["nk", "kn"])
-@pytest.mark.parametrize("split", [1, 2, 5])
-@pytest.mark.parametrize("rows, N, K", [(1, 8, 8), (5, 40, 72), (20, 136, 264)])
-@pytest.mark.parametrize("ranks", [1, 3])
-def test_ag_gemm_that_divides_k(ranks, rows, N, K, split, layout):
-    a, b, bias = data(ranks, rows, K, seed=1), data(ranks, N, K, seed=2), data(N, seed=3)
-
-    def main():
-        rank = ditron.rank()
-        for call in range(3):
-            turned = a.roll(call, 0)
-            gathered = torch.empty(ranks * rows, K, dtype=a.dtype) if call else None
-            got = kernels.ag_gemm(
-                turned[rank], weight(b[rank], layout), bias, gathered=gathered, algorithm="split_k", split=split
-            )
-            numerics.assert_product(got, turned.reshape(-1, K), b[rank].T, bias)
-            assert gathered is None or torch.equal(gathered, turned.reshape(-1, K))
 
     run(main, ranks=ranks)
 
@@ -354,24 +328,6 @@ def test_a_subgroup():
         (lambda x: kernels.gemm_ar(x, x.clone(), out=x), "out overlaps a"),
         (lambda x: kernels.gemm_ar(x, x, algorithm="ring"), "unknown algorithm 'ring'"),
         (lambda x: kernels.gemm_ar(x.float(), x.float(), algorithm="fused"), "'fused' takes bfloat16 or float16"),
-        (lambda x: kernels.ag_gemm(x.float(), x.float(), algorithm="split_k"), "'split_k' takes up to 128 rows in all"),
-        (
-            lambda x: kernels.ag_gemm(x[:1].expand(65, -1).contiguous(), x, algorithm="split_k"),
-            "'split_k' takes up to 128 rows in all",
-        ),
-        (lambda x: kernels.ag_gemm(x, x, algorithm="split_k", pieces=2), "unknown argument 'pieces': a schedule has"),
-        (lambda x: kernels.ag_gemm(x, x, algorithm="split_k", num_warps=3), "num_warps must be a power of two, got 3"),
-        (lambda x: kernels.ag_gemm(x, x, algorithm="split_k", rows=24), "rows, .* a power of two from 16 on .* got 24"),
-        (
-            lambda x: kernels.ag_gemm(x, x, algorithm="split_k", stages=3, a_ahead=3),
-            "a_ahead must be less than stages, which is 3, got 3",
-        ),
-        (lambda x: kernels.ag_gemm(x, x, algorithm="split_k", stages=1), "stages .* must be 2 or more, got 1"),
-        (
-            lambda x: kernels.ag_gemm(x, x, algorithm="split_k", stages=8, block=(128, 256)),
-            "8 tiles of 128 x 256 of the weight and 2 of 16 rows do not fit the 227 KB of shared memory",
-        ),
-        (lambda x: kernels.ag_gemm(x, x, algorithm="split_k", split=16), "less than the 16 rows of a tile, got 16"),
         (
             lambda x: kernels.ag_gemm(x, x, algorithm="splitk"),
             "expected 'overlapped', 'split_k', 'k_slices', 'by_rank', 'sequential' or",

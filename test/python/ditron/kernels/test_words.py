@@ -2,16 +2,15 @@
 
 import importlib
 import re
-from types import SimpleNamespace
 
 import pytest
 import torch
 import triton.language as tl
+from fake_cuda import gpu_group
 from simulated import data, run
 
 import ditron
 from ditron import kernels
-from ditron.kernels.ag_gemm_small import split_k_candidates, split_k_schedule
 from ditron.kernels.all_gather import ll_gather_program
 from ditron.kernels.all_reduce import ll_program, two_shot_ll_program
 from ditron.kernels.all_reduce_rms_norm import ll_rms_norm_program, two_shot_ll_rms_norm_program
@@ -20,7 +19,6 @@ from ditron.kernels.gemm_ar_small import fused_schedule, gemm_ar_row_program, ge
 from ditron.kernels.reduce_scatter import ll_scatter_program
 from ditron.kernels.words import elements_of, load_words, places_of
 from ditron.protocol.api import check_program
-from ditron.tuning.problem import Problem
 from ditron_compiler.errors import DitronError
 
 WORDS = 32
@@ -112,37 +110,6 @@ def test_blocks_that_cannot_be(call, says):
 
     with pytest.raises(DitronError, match=re.escape(says)):
         ditron.sim.run(main, ranks=2)
-
-
-def gpu_group(ranks, has_nvlink=True):
-    return SimpleNamespace(
-        num_ranks=ranks, has_nvlink=has_nvlink, small_shapes=False, is_sim=False, sms=132, rank=0, has_tma=True
-    )
-
-
-def test_few_rows_are_gathered_as_words_or_packets():
-    a = torch.empty(16, 8192, dtype=torch.bfloat16)
-    found = split_k_schedule(gpu_group(2), 32, 3584, a, {})
-    assert (found["protocol"], found["gather_block"]) == ("ll", 1024)
-    found = split_k_schedule(gpu_group(2), 32, 3584, a, {"protocol": "ll128"})
-    assert (found["protocol"], found["gather_block"]) == ("ll128", 960)
-
-
-@pytest.mark.parametrize("ranks", [2, 4, 8])
-@pytest.mark.parametrize("N", [64, 576, 1024, 1280, 3584, 8192])
-def test_schedules_of_few_rows_are_of_all_rows_of_their_problem(N, ranks):
-    """What is measured for the most rows of a table's entry is taken for fewer; none is refused, and all fit an SM."""
-    a, group = torch.empty(16, 8192, dtype=torch.bfloat16), gpu_group(ranks)
-    for bucket in (8, 16, 32):
-        problem = Problem("ag_gemm", "bf16", ranks, bucket, N, 8192)
-        for candidate in split_k_candidates(problem):
-            given = {name: value for name, value in candidate.items() if name != "algorithm"}
-            for rows in range(1, bucket + 1):
-                found = split_k_schedule(group, ranks * rows, N, a, given)
-                assert 1 <= found["a_ahead"] < found["stages"] and found["rows"] >= ranks * rows
-    for rows in (1, 16, 17, 32, 33, 64, 65, 128):
-        for given in ({}, {"stages": 6}, {"stages": 4}, {"is_early": False}, {"block": (64, 128)}):
-            split_k_schedule(group, rows, N, a, given)
 
 
 @pytest.mark.parametrize(

@@ -375,7 +375,7 @@ def ag_gemm(
                 capacity_for(a.numel()),
                 b_is_kn=b_is_kn,
                 has_bias=bias is not None,
-                **split_k_schedule(group, ranks * rows, N, a, schedule),
+                **split_k_schedule(group, ranks * rows, N, a, b_is_kn, schedule),
             )
             return out
         tensors = (a, b, b if bias is None else aligned(bias), out, gathered if keep else a)

@@ -57,6 +57,9 @@ COLUMNS = 64
 #: of all ranks up to which that streams a weight the fastest, behind a gather (docs/results/links.md).
 _TILES = {16: ((64, 256), 6, 2), 32: ((64, 256), 5, 2), 64: ((64, 128), 8, 4), 128: ((64, 128), 4, 3)}
 
+#: The same of 64 rows that are the left operand: columns are fewer, and so are programs that add parts of a tile.
+_LEFT_TILE = ((32, 256), 4, 3)
+
 #: Elements of a program of the gather. It has few, as the product begins when all have.
 GATHER_BLOCK = 1024
 
@@ -133,27 +136,36 @@ def split_k_kernel(
     A_AHEAD: tl.constexpr,
     B_AHEAD: tl.constexpr,
     IS_EARLY: tl.constexpr,
+    ROWS_LEFT: tl.constexpr,
 ):
     """``SPLIT`` programs for ``BN`` columns of ``out`` [M, N], M up to ``BM``, each with a part of K.
 
     The parts of each row are added in one order. The weight is the left operand of the tensor cores, which has
-    64 rows or more, and A, which has few, the right one.
+    64 rows or more, and A, which has few, the right one; with ``ROWS_LEFT``, of 64 rows, the other way round.
     """
     tile = tl.program_id(0) // SPLIT
     part = tl.program_id(0) % SPLIT
     steps = tl.cdiv(K, BK)
     first = steps * part // SPLIT
-    acc = tl.zeros((BN, BM), tl.float32)
+    if ROWS_LEFT:
+        acc = tl.zeros((BM, BN), tl.float32)
+    else:
+        acc = tl.zeros((BN, BM), tl.float32)
     for step in range(first, steps * (part + 1) // SPLIT):
         if B_IS_KN:
             b = dl.load_ahead(b_desc.load([step * BK, tile * BN]), B_AHEAD).T
         else:
             b = dl.load_ahead(b_desc.load([tile * BN, step * BK]), B_AHEAD)
         column = (after_wait(step) if IS_EARLY else step) * BK
-        acc = tl.dot(b, dl.load_ahead(a_desc.load([0, column]), A_AHEAD).T, acc)
+        if ROWS_LEFT:
+            acc = tl.dot(dl.load_ahead(a_desc.load([0, column]), A_AHEAD), b.T, acc)
+        else:
+            acc = tl.dot(b, dl.load_ahead(a_desc.load([0, column]), A_AHEAD).T, acc)
     if IS_EARLY:
         gdc_wait()  # a program without an iteration has not waited, and all must before their kernel ends
     col = tile * BN + tl.arange(0, BN)
+    if ROWS_LEFT:
+        acc = acc.T
     if SPLIT == 1:
         store_rows(out_ptr, bias_ptr, acc, tl.arange(0, BM)[None, :], col[:, None], M, N, HAS_BIAS)
     else:
@@ -205,6 +217,7 @@ def ag_gemm_small_program(
     num_warps=4,
     stages=6,
     a_ahead=2,
+    rows_left=False,
     gather_block=256,
     protocol="ll",
     is_early=False,
@@ -212,7 +225,8 @@ def ag_gemm_small_program(
     """``gathered`` [ranks, rows * K] = all ranks' ``a`` [rows, K]; ``out`` [M, N] = that times ``b`` [N, K] transposed.
 
     ``b`` is ``[K, N]`` if b_is_kn; ``bias`` [N] counts if has_bias. ``rows``: of a tile, a power of two, 16 or more,
-    that holds all ranks' rows. ``split`` programs share the columns of a tile. Memory for words or packets is kept
+    that holds all ranks' rows, which are the left operand if ``rows_left``. ``split`` programs share the columns of a
+    tile. Memory for words or packets is kept
     for up to ``capacity`` elements of a rank. ``is_early``: the product begins beside the gather. A tile of B is loaded
     ``stages - 1`` iterations ahead, one of A ``a_ahead``; the difference is what is loaded before the gather has ended.
     """
@@ -253,6 +267,7 @@ def ag_gemm_small_program(
         A_AHEAD=a_ahead,
         B_AHEAD=stages - 1,
         IS_EARLY=is_early,
+        ROWS_LEFT=rows_left,
         num_warps=num_warps,
         num_stages=stages,
         **({"launch_pdl": True} if is_early else {}),
@@ -278,7 +293,12 @@ def split_k_candidates(problem: Problem) -> Iterator[Options]:
             yield {"algorithm": "split_k", "split": 2 * split, "block": (64, 128), "stages": 4}
 
 
-def split_k_schedule(group: Group, rows: int, N: int, a: torch.Tensor, given: Options) -> dict[str, Any]:
+def has_rows_left(tile: int, N: int, b_is_kn: bool, sms: int) -> bool:
+    """Whether a tile of so many rows has them as the left operand: where each program has a tile of few columns."""
+    return tile == COLUMNS and N <= _LEFT_TILE[0][0] * sms and not b_is_kn
+
+
+def split_k_schedule(group: Group, rows: int, N: int, a: torch.Tensor, b_is_kn: bool, given: Options) -> dict[str, Any]:
     """Keyword arguments of the program for ``rows`` rows of all ranks: ``given``, and others.
 
     Raises DitronError for a tile, as a caller has named it, that does not hold the rows or cannot be.
@@ -286,7 +306,9 @@ def split_k_schedule(group: Group, rows: int, N: int, a: torch.Tensor, given: Op
     is_early = given.get("is_early", not group.is_sim)
     tile = given.get("rows", tile_rows(rows))
     check_tile_rows("ag_gemm", tile, rows)
-    block, stages, a_ahead = _TILES[min(tile, MOST_ROWS)]
+    is_usual = not given.keys() & {"block", "stages", "a_ahead"} and not group.small_shapes
+    rows_left = given.get("rows_left", is_usual and has_rows_left(tile, N, b_is_kn, group.sms))
+    block, stages, a_ahead = _LEFT_TILE if rows_left else _TILES[min(tile, MOST_ROWS)]
     block = given.get("block", (32, 32) if group.small_shapes else block)
     if "block" in given or not is_early:
         stages = min(max(SHARED_BYTES // ((tile + block[0]) * block[1] * a.itemsize), 2), 8)
@@ -306,6 +328,7 @@ def split_k_schedule(group: Group, rows: int, N: int, a: torch.Tensor, given: Op
         "protocol": protocol,
         "stages": stages,
         "a_ahead": a_ahead,
+        "rows_left": rows_left,
         "is_early": is_early,
     } | given
     if chosen["protocol"] == "ll":

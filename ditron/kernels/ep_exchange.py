@@ -328,7 +328,7 @@ def _dispatched(
         scaled = (None, None) if scale_x is None else (aligned(scale_x), scale_out)
         word = 8 if x.is_floating_point() else 4  # bytes of data in it
         of_token = -(-x[0].nbytes // word) + (0 if scale_x is None else -(-scale_x[0].nbytes // word))
-        chosen = {"words": words_at_once(of_token), "padding_programs": group.sms}
+        chosen = {"words": words_at_once(of_token), "padding_programs": 2 * group.sms}
         chosen |= {"floats": x.is_floating_point(), "scales": 0 if scale_x is None else scale_x.shape[1]}
         if group.small_shapes:
             chosen |= {"words": 64, "padding_programs": 3}

@@ -36,16 +36,14 @@ __all__ = ["dispatch_kernel", "launch_combine"]
 
 @ditron.jit
 def clear_padding(rows_ptr, row_slot_ptr, num_tiles, first, programs, H: tl.constexpr, BM: tl.constexpr):
-    """Zeros to the rows of tiles of ``BM`` rows that are no token's."""
-    column = tl.arange(0, triton.next_power_of_2(H))
-    within = tl.arange(0, triton.next_power_of_2(BM))
-    zeros = tl.zeros((triton.next_power_of_2(H),), rows_ptr.dtype.element_ty)
-    for tile in range(first, num_tiles, programs):
-        slot = tl.load(row_slot_ptr + tile * BM + within, mask=within < BM, other=0)
-        if tl.min(slot, 0) < 0:
-            for row in range(tile * BM, (tile + 1) * BM):
-                if tl.load(row_slot_ptr + row) < 0:
-                    tl.store(rows_ptr + row.to(tl.int64) * H + column, zeros, mask=column < H)
+    """Zeros to the rows of tiles of ``BM`` rows, a multiple of 4, that are no token's."""
+    ROWS: tl.constexpr = 4  # one after the other, each would wait for its slot to be loaded
+    column = tl.arange(0, triton.next_power_of_2(H))[None, :]
+    zeros = tl.zeros((ROWS, triton.next_power_of_2(H)), rows_ptr.dtype.element_ty)
+    for begin in range(first * ROWS, num_tiles * BM, programs * ROWS):
+        row = begin + tl.arange(0, ROWS)
+        is_padding = (tl.load(row_slot_ptr + row) < 0)[:, None]
+        tl.store(rows_ptr + row.to(tl.int64)[:, None] * H + column, zeros, mask=is_padding & (column < H))
 
 
 @ditron.jit

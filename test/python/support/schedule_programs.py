@@ -11,6 +11,7 @@ from ditron._program.program import Program
 from ditron.kernels.a2a_gemm import a2a_gemm_program
 from ditron.kernels.ag_gemm import ag_gemm_program
 from ditron.kernels.ag_gemm_slices import ag_gemm_slices_program
+from ditron.kernels.ag_gemm_small import ag_gemm_small_program
 from ditron.kernels.ep_exchange import ep_dispatch_program
 from ditron.kernels.gemm_a2a import gemm_a2a_program
 from ditron.kernels.gemm_rs import gemm_rs_program
@@ -70,6 +71,7 @@ SCHEDULE_PROGRAMS = {
         ag_gemm_program, {"pushers": 1, "push_block": 256, "push_warps": 4, "pieces": 2}
     ),
     "ag_gemm_slices_program, by peer": _scheduled(ag_gemm_slices_program, {"by_peer": True, "in_flight": 1}),
+    "ag_gemm_small_program, rows left": _scheduled(ag_gemm_small_program, {"rows_left": True}),
     "gemm_a2a_program, two copy streams": _scheduled(gemm_a2a_program, {"copy_streams": 2, "pieces": 3}),
     "gemm_rs_program, two copy streams": _scheduled(gemm_rs_program, {"copy_streams": 2, "pieces": 3}),
     "gemm_rs_program, stores": _scheduled(gemm_rs_program, {"stores": True}),

@@ -15,9 +15,9 @@ from ditron_compiler.errors import DitronError
 
 @pytest.mark.parametrize("layout", ["nk", "kn"])
 @pytest.mark.parametrize("split", [1, 2, 5])
-@pytest.mark.parametrize("rows, N, K", [(1, 8, 8), (5, 40, 72), (20, 136, 264)])
+@pytest.mark.parametrize("rows, N, K, rows_left", [(1, 8, 8, False), (5, 40, 72, True), (20, 136, 264, False)])
 @pytest.mark.parametrize("ranks", [1, 3])
-def test_ag_gemm_that_divides_k(ranks, rows, N, K, split, layout):
+def test_ag_gemm_that_divides_k(ranks, rows, N, K, rows_left, split, layout):
     a, b, bias = data(ranks, rows, K, seed=1), data(ranks, N, K, seed=2), data(N, seed=3)
 
     def main():
@@ -25,9 +25,8 @@ def test_ag_gemm_that_divides_k(ranks, rows, N, K, split, layout):
         for call in range(3):
             turned = a.roll(call, 0)
             gathered = torch.empty(ranks * rows, K, dtype=a.dtype) if call else None
-            got = kernels.ag_gemm(
-                turned[rank], weight(b[rank], layout), bias, gathered=gathered, algorithm="split_k", split=split
-            )
+            schedule = {"algorithm": "split_k", "split": split, "rows_left": rows_left}
+            got = kernels.ag_gemm(turned[rank], weight(b[rank], layout), bias, gathered=gathered, **schedule)
             numerics.assert_product(got, turned.reshape(-1, K), b[rank].T, bias)
             assert gathered is None or torch.equal(gathered, turned.reshape(-1, K))
 
@@ -67,11 +66,28 @@ def test_bad_arguments(call, message):
     run(main, ranks=2)
 
 
+@pytest.mark.parametrize(
+    "rows, N, b_is_kn, given, expected",
+    [
+        (64, 3584, False, {}, (True, (32, 256), 1)),
+        (33, 1792, False, {}, (True, (32, 256), 2)),
+        (64, 4225, False, {}, (False, (64, 128), 1)),  # more tiles of 32 columns than SMs
+        (64, 3584, True, {}, (False, (64, 128), 2)),
+        (64, 3584, False, {"block": (64, 128)}, (False, (64, 128), 2)),
+        (32, 3584, False, {}, (False, (64, 256), 2)),
+    ],
+)
+def test_which_operand_has_the_rows(rows, N, b_is_kn, given, expected):
+    a = torch.empty(rows, 8192, dtype=torch.bfloat16)
+    found = split_k_schedule(gpu_group(1), rows, N, a, b_is_kn, given)
+    assert (found["rows_left"], found["block"], found["split"]) == expected
+
+
 def test_few_rows_are_gathered_as_words_or_packets():
     a = torch.empty(16, 8192, dtype=torch.bfloat16)
-    found = split_k_schedule(gpu_group(2), 32, 3584, a, {})
+    found = split_k_schedule(gpu_group(2), 32, 3584, a, False, {})
     assert (found["protocol"], found["gather_block"]) == ("ll", 1024)
-    found = split_k_schedule(gpu_group(2), 32, 3584, a, {"protocol": "ll128"})
+    found = split_k_schedule(gpu_group(2), 32, 3584, a, False, {"protocol": "ll128"})
     assert (found["protocol"], found["gather_block"]) == ("ll128", 960)
 
 
@@ -85,11 +101,11 @@ def test_schedules_of_few_rows_are_of_all_rows_of_their_problem(N, ranks):
         for candidate in split_k_candidates(problem):
             given = {name: value for name, value in candidate.items() if name != "algorithm"}
             for rows in range(1, bucket + 1):
-                found = split_k_schedule(group, ranks * rows, N, a, given)
+                found = split_k_schedule(group, ranks * rows, N, a, False, given)
                 assert 1 <= found["a_ahead"] < found["stages"] and found["rows"] >= ranks * rows
     for rows in (1, 16, 17, 32, 33, 64, 65, 128):
         for given in ({}, {"stages": 6}, {"stages": 4}, {"is_early": False}, {"block": (64, 128)}):
-            split_k_schedule(group, rows, N, a, given)
+            split_k_schedule(group, rows, N, a, False, given)
 
 
 @pytest.mark.parametrize(
@@ -108,4 +124,4 @@ def test_schedules_that_a_gpu_cannot_run(rows, given, message):
     group = gpu_group(2)
     group.sms = 66
     with pytest.raises(DitronError, match=message):
-        split_k_schedule(group, rows, 3584, torch.empty(rows // 2, 8192, dtype=torch.bfloat16), given)
+        split_k_schedule(group, rows, 3584, torch.empty(rows // 2, 8192, dtype=torch.bfloat16), False, given)

@@ -50,8 +50,8 @@ SPLIT_K_ROWS = 64
 #: Of all ranks, that a tile can hold.
 MOST_ROWS = 128
 
-#: Of a tile: tensor cores take 64 rows of their left operand, which is the weight.
-COLUMNS = 64
+#: Rows that tensor cores take of their left operand: columns of a tile, where that is the weight.
+LEFT_ROWS = 64
 
 #: Columns of the result and depth of a tile, its stages, and how many iterations ahead a tile of A is loaded: by rows
 #: of all ranks up to which that streams a weight the fastest, behind a gather (docs/results/links.md).
@@ -226,9 +226,9 @@ def ag_gemm_small_program(
 
     ``b`` is ``[K, N]`` if b_is_kn; ``bias`` [N] counts if has_bias. ``rows``: of a tile, a power of two, 16 or more,
     that holds all ranks' rows, which are the left operand if ``rows_left``. ``split`` programs share the columns of a
-    tile. Memory for words or packets is kept
-    for up to ``capacity`` elements of a rank. ``is_early``: the product begins beside the gather. A tile of B is loaded
-    ``stages - 1`` iterations ahead, one of A ``a_ahead``; the difference is what is loaded before the gather has ended.
+    tile. Memory for words or packets is kept for up to ``capacity`` elements of a rank. ``is_early``: the product
+    begins beside the gather. A tile of B is loaded ``stages - 1`` iterations ahead, one of A ``a_ahead``; the
+    difference is what is loaded before the gather has ended.
     """
     (M, N), K, elements = out.shape, a.shape[1], gathered.shape[1]
     BN, BK = block
@@ -278,14 +278,14 @@ def divides_k(rows: int, N: int, K: int) -> bool:
     """Whether this program is taken without being asked for: ``rows`` of all ranks are few, N is a tile or less for
     each SM, and K long.
     """
-    return rows <= SPLIT_K_ROWS and N <= COLUMNS * _SMS and K >= 1024
+    return rows <= SPLIT_K_ROWS and N <= LEFT_ROWS * _SMS and K >= 1024
 
 
 def split_k_candidates(problem: Problem) -> Iterator[Options]:
     """Schedules of this program that are worth measuring."""
     if divides_k(problem.M, problem.N, problem.K) and has_tiles(problem):
         yield {"algorithm": "split_k"}
-        split = max(1, _SMS // -(-problem.N // COLUMNS))
+        split = max(1, _SMS // -(-problem.N // LEFT_ROWS))
         for block, stages in (((64, 256), 4), ((64, 128), 6)):
             if stages * block[1] * (tile_rows(problem.M) + block[0]) * problem.itemsize <= SHARED_BYTES:
                 yield {"algorithm": "split_k", "block": block, "stages": stages}
@@ -295,7 +295,7 @@ def split_k_candidates(problem: Problem) -> Iterator[Options]:
 
 def has_rows_left(tile: int, N: int, b_is_kn: bool, sms: int) -> bool:
     """Whether a tile of so many rows has them as the left operand: where each program has a tile of few columns."""
-    return tile == COLUMNS and N <= _LEFT_TILE[0][0] * sms and not b_is_kn
+    return tile == LEFT_ROWS and N <= _LEFT_TILE[0][0] * sms and not b_is_kn
 
 
 def split_k_schedule(group: Group, rows: int, N: int, a: torch.Tensor, b_is_kn: bool, given: Options) -> dict[str, Any]:

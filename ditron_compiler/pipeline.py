@@ -113,8 +113,8 @@ OVERLAP: Pipeline = (
 #: To operations that Triton compiles: tt, arith, scf and calls of the device library.
 NVIDIA: Pipeline = (
     "lower-swizzle{{one-node={one_node}}}",  # before the target: swizzle expands to rank and num_ranks
-    "lower-to-nvidia{{transport={transport} arch={arch}{sanitize}}}",
     "assign-latencies",
+    "lower-to-nvidia{{transport={transport} arch={arch}{sanitize}}}",
     "canonicalize",
     "cse",
 )

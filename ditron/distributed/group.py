@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from contextlib import AbstractContextManager, nullcontext
 from typing import TYPE_CHECKING, Any, NoReturn
 
@@ -163,6 +163,11 @@ class Group:
     ) -> None:
         """Raise DitronError unless what a launch passes for packet arguments is packet memory of this group."""
         require(arguments, addresses, grid, self, kernel, pipeline)
+
+    def require_same_shapes(self, what: str, shapes: Mapping[str, Sequence[int]]) -> None:
+        """Raise DitronError where another rank has called the collective ``what`` with other shapes of its tensors, by
+        name; nothing where a rank does not see the others' calls.
+        """
 
     def record_allocation(self, name: str, tensor: torch.Tensor, zeroed: bool) -> None:
         """Tell the protocol checker of a tensor that a host program allocated; nothing where none records."""

@@ -2,11 +2,12 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from contextlib import AbstractContextManager, nullcontext
 from typing import TYPE_CHECKING, Any
 
 from ditron.distributed.group import Group
+from ditron_compiler.errors import DitronError
 
 if TYPE_CHECKING:
     import torch
@@ -68,6 +69,19 @@ class SimulatedGroup(Group):
 
     def benchmark(self, call: Callable[[], Any], quantiles: Sequence[float], warmup: int, repeat: int) -> list[float]:
         return [0.0] * len(quantiles)  # time on the simulator says nothing about a GPU
+
+    def require_same_shapes(self, what: str, shapes: Mapping[str, Sequence[int]]) -> None:
+        if self.is_captured:
+            return
+        mine = {name: list(shape) for name, shape in shapes.items()}
+        call = tuple(self.ranks), what
+        rank, theirs = self.world.compared_with_other_ranks(call, len(self.ranks), (self.rank, mine))
+        for name, shape in mine.items():
+            if theirs.get(name, shape) != shape:
+                raise DitronError(
+                    f"{what}: {name} is {shape} on rank {self.rank} and {theirs[name]} on rank {rank} of the group: "
+                    "every rank gives tensors of the same shapes"
+                )
 
     def record_allocation(self, name: str, tensor: torch.Tensor, zeroed: bool) -> None:
         if self.is_captured:

@@ -71,6 +71,8 @@ def torch_operator(*traced: str) -> Callable[[Callable[P, R]], Callable[P, R]]:
                         "leave it out, or call the operator under torch.no_grad()"
                     )
             _check_no_gradient_transform(name, (*args, *options.values()))
+            if is_product and not torch.compiler.is_compiling():
+                _check_one_node(name, group, (*args, *options.values()))
             for index, option in tensors:
                 if index < len(args) or option in options:
                     require_tensor(name, option, args[index] if index < len(args) else options[option])
@@ -97,6 +99,17 @@ def _check_no_gradients(what: str, values: tuple) -> None:
             f"{what}: products of quantized operands have no gradients, and one of their tensors requires one: "
             "call it under torch.no_grad()"
         )
+
+
+def _check_one_node(what: str, group: Any, values: tuple) -> None:
+    """Raise DitronError where a gradient of a product over several nodes would be recorded."""
+    tensors = [value for value in _flat(values) if isinstance(value, torch.Tensor)]
+    if torch.is_grad_enabled() and any(tensor.requires_grad for tensor in tensors):
+        if len(in_group(group, what).nodes) > 1:
+            raise DitronError(
+                f"{what}: there are no gradients in a group on several nodes, and a tensor requires one: call it under "
+                "torch.no_grad()"
+            )
 
 
 def _check_no_tangents(what: str, values: tuple) -> None:

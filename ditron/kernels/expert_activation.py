@@ -199,7 +199,7 @@ def quantize_1x128(x: torch.Tensor, *, group: AnyGroup = None) -> tuple[torch.Te
         x8, scale_x = ditron.kernels.quantize_1x128(x)
     """
     with in_group(group, "quantize_1x128") as group:
-        matrices("quantize_1x128", group, x=x)
+        matrices("quantize_1x128", group, is_local=True, x=x)
         if x.shape[1] % SCALE_BLOCK:
             raise DitronError(f"quantize_1x128: x has {x.shape[1]} columns: expected a multiple of {SCALE_BLOCK}")
         out, scale = _quantized(*x.shape, x)

@@ -88,6 +88,13 @@ def moe_plan(
         plan = ditron.kernels.moe_plan(topk_ids, topk_weights, num_experts=128)
     """
     check_capacity(capacity, rank_capacity, on_overflow)
+    if dropped is not None:
+        require_tensor("moe_plan", "dropped", dropped)
+        if dropped.shape != (1,) or dropped.dtype != torch.int64 or dropped.device != topk_ids.device:
+            raise DitronError(
+                f"moe_plan: dropped must be [1] of int64 on {topk_ids.device}, got {list(dropped.shape)} of "
+                f"{dropped.dtype} on {dropped.device}"
+            )
     limits = {"capacity": capacity, "rank_capacity": rank_capacity}
     shape = {"num_experts": num_experts, "parallel": parallel, "max_tokens": max_tokens}
     of_tokens = None
@@ -267,6 +274,8 @@ def plan_shape(
     ranks, (given, top_k) = group.num_ranks, topk_ids.shape
     if parallel not in ("ep", "tp"):
         raise DitronError(f"moe_plan: unknown parallel {parallel!r}: expected 'ep' or 'tp'")
+    if not isinstance(num_experts, int):
+        raise DitronError(f"moe_plan: num_experts must be an integer, got {num_experts!r}")
     if ranks > MAX_RANKS:
         raise DitronError(f"moe_plan: {ranks} ranks, and at most {MAX_RANKS} are supported")
     if num_experts >= 1 << 15 or (parallel == "ep" and num_experts < ranks):

@@ -48,10 +48,16 @@ def require_tensor(what: str, name: str, value: object) -> None:
     """Raise DitronError for what is no tensor."""
     if not isinstance(value, torch.Tensor):
         raise DitronError(f"{what}: {name} must be a tensor, got {type(value).__name__}")
+    if value.layout != torch.strided:
+        raise DitronError(f"{what}: {name} must be a dense tensor, got one of {value.layout}: give its to_dense()")
 
 
-def matrices(what: str, group: Group, *, quantized: bool = False, **tensors: torch.Tensor) -> None:
-    """Raise DitronError unless all are matrices of one dtype, which may be a quantized one, on the group's device."""
+def matrices(
+    what: str, group: Group, *, quantized: bool = False, is_local: bool = False, **tensors: torch.Tensor
+) -> None:
+    """Raise DitronError unless all are matrices of one dtype, which may be a quantized one, on the group's device; of
+    the same shapes on every rank, as far as that is known, unless the operator ``is_local``.
+    """
     for name, tensor in tensors.items():
         require_tensor(what, name, tensor)
     first = next(iter(tensors.values()))
@@ -67,6 +73,8 @@ def matrices(what: str, group: Group, *, quantized: bool = False, **tensors: tor
             )
         if tensor.device != group.device:
             raise DitronError(f"{what}: {name} is on {tensor.device}, and this rank's device is {group.device}")
+    if not is_local:
+        group.require_same_shapes(what, {name: tensor.shape for name, tensor in tensors.items()})
 
 
 def grouped_operands(
@@ -98,7 +106,10 @@ def grouped_operands(
             f"{tuple(w.shape)} of {w.dtype}"
         )
     if N * max(2, w.itemsize) % 16 or K * w.itemsize % 16:
-        raise DitronError(f"{what}: w is [{experts}, {N}, {K}]: expected rows of a multiple of 16 bytes")
+        raise DitronError(
+            f"{what}: w is [{experts}, {N}, {K}] of {w.dtype}: expected rows of a multiple of 16 bytes, and as many of "
+            "them that a result's rows have that too"
+        )
     blocks = -(-N // SCALE_BLOCK), -(-K // SCALE_BLOCK)
     _block_scales(
         what, group, a, {f"scale_{name}": (scale_a, (rows, blocks[1])), "scale_w": (scale_w, (experts, *blocks))}
@@ -136,6 +147,7 @@ def vector_operand(what: str, group: Group, x: torch.Tensor, *, quantized: bool 
         raise DitronError(f"{what}: expected bfloat16, float16 or float32{with_quantized}, got {x.dtype}")
     if x.device != group.device:
         raise DitronError(f"{what}: the tensor is on {x.device}, and this rank's device is {group.device}")
+    group.require_same_shapes(what, {"the operand": x.shape})
 
 
 def aligned(tensor: torch.Tensor) -> torch.Tensor:

@@ -69,7 +69,8 @@ def load_ahead(value, iterations, _semantic=None):
 
     Returns ``value``. Where one load has to wait, as for what the kernel before this one writes, and the other one has
     not, as of a weight, this lets more of the other's tiles be in flight by then. All loads of such a loop must say it:
-    Triton pipelines none there that does not. On NVIDIA's GPUs; it is ignored elsewhere.
+    Triton pipelines none there that does not; and a loop that waits or copies between ranks can have none, as loads of
+    later iterations would be in front of that. On NVIDIA's GPUs; it is ignored elsewhere.
 
         for k in range(0, K, BK):
             b = dl.load_ahead(weight.load([column, k]), 5)
@@ -79,9 +80,9 @@ def load_ahead(value, iterations, _semantic=None):
     count = tl._unwrap_if_constexpr(iterations)
     if isinstance(count, bool) or not isinstance(count, int):
         raise TypeError(f"dl.load_ahead: iterations must be an integer at compile time, got {describe(iterations)}")
-    if count < 1:
-        raise ValueError(f"dl.load_ahead: iterations must be at least 1, got {count}")
-    if not isinstance(value, tl.tensor):
+    if not 1 <= count < 1 << 16:
+        raise ValueError(f"dl.load_ahead: iterations must be from 1 to 65535, got {count}")
+    if not isinstance(value, tl.tensor) or value.dtype.is_ptr():
         raise TypeError(f"dl.load_ahead: value must be what a load returns, got {describe(value)}")
     value.handle.set_attr(AHEAD, _semantic.builder.get_int32_attr(count))
     return value

@@ -221,4 +221,5 @@ class RowParallelLinear(_ParallelLinear):
             bias = None if bias is None else summed_gradient(bias, self.group.name)
         else:
             y = kernels.gemm_ar(rows, self.weight, group=self.group)
-        return restore(y if bias is None else y + bias, self.sequence_dim, between)
+        # In the dtype of torch.autocast, as nn.Linear's result is.
+        return restore(y if bias is None else y + bias.to(y.dtype), self.sequence_dim, between)

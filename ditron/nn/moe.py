@@ -78,6 +78,9 @@ class MoE(nn.Module):
             raise DitronError(
                 f"MoE: {num_experts} experts cannot be divided into {groups[0]} groups, {groups[1]} chosen"
             )
+        considered = num_experts if groups is None else num_experts // groups[0] * groups[1]
+        if not 0 < top_k <= considered:
+            raise DitronError(f"MoE: top_k={top_k} of {considered} experts that are considered")
         self.hidden_size, self.intermediate_size = hidden_size, intermediate_size
         self.num_experts, self.top_k, self.scoring, self.normalize = num_experts, top_k, scoring, normalize
         self.scaling, self.groups, self.parallel, self.sequence_parallel = scaling, groups, parallel, sequence_parallel
@@ -143,7 +146,7 @@ class MoE(nn.Module):
 
             MoE.from_experts(block.gate, [(e.gate_proj, e.up_proj, e.down_proj) for e in block.experts], top_k=8)
         """
-        inner, hidden = experts[0][0].weight.shape
+        inner, hidden = _check_experts(router, experts)
         made = cls(hidden, inner, len(experts), top_k, device="meta", **options)
         like = experts[0][0].weight
         for name, parameter in (("w13", made.w13), ("w2", made.w2)):
@@ -213,6 +216,8 @@ class MoE(nn.Module):
 
     def forward(self, x: torch.Tensor) -> torch.Tensor:
         """``[..., hidden_size]`` of this rank's tokens, or of all ranks' if not sequence-parallel, to the same."""
+        if x.shape[-1:] != (self.hidden_size,):
+            raise DitronError(f"MoE: x is {list(x.shape)}: expected a last dimension of hidden_size={self.hidden_size}")
         tokens, ranks = x.reshape(-1, self.hidden_size), self.group.num_ranks
         whole = len(tokens)
         if not self.sequence_parallel:  # each rank takes some of them
@@ -243,3 +248,29 @@ class MoE(nn.Module):
             f"num_experts={self.num_experts}, top_k={self.top_k}, scoring={self.scoring!r}, "
             f"parallel={self.parallel!r}, num_ranks={self.group.num_ranks}"
         )
+
+
+def _check_experts(router: nn.Linear, experts: Sequence[tuple[nn.Linear, nn.Linear, nn.Linear]]) -> tuple[int, int]:
+    """The experts' inner size and hidden size. Raises DitronError for modules that are no such block."""
+    if not experts or router.out_features != len(experts):
+        raise DitronError(f"MoE: the router has {router.out_features} outputs, and there are {len(experts)} experts")
+    inner, hidden = experts[0][0].weight.shape
+    if router.in_features != hidden:
+        raise DitronError(f"MoE: the router takes {router.in_features} features, and experts {hidden}")
+    for index, expert in enumerate(experts):
+        parts = zip(("gate", "up", "down"), expert, ((inner, hidden), (inner, hidden), (hidden, inner)), strict=True)
+        for name, linear, shape in parts:
+            if tuple(linear.weight.shape) != shape:
+                raise DitronError(
+                    f"MoE: the {name} projection of expert {index} has a weight of {list(linear.weight.shape)}: "
+                    f"expected {list(shape)}; an expert is its gate, up and down projections, all of the same sizes"
+                )
+    names = {"the router": router} | {
+        f"the {name} projection of expert {index}": linear
+        for index, expert in enumerate(experts)
+        for name, linear in zip(("gate", "up", "down"), expert, strict=True)
+    }
+    for name, linear in names.items():
+        if linear.bias is not None:
+            raise DitronError(f"MoE: {name} has a bias, which these experts have not: keep the block as it is")
+    return inner, hidden

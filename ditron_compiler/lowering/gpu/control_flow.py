@@ -47,6 +47,10 @@ def keep_waits_in_order(operations: Iterable[ir.Operation]) -> None:
     one publishes anything, and that behind all nested loops: then no other rank can wait for an iteration that is not
     finished. Or if the wait is in the epilogue: what follows the nested loops is not moved ahead.
 
+    Nor is a loop pipelined that copies between ranks in its own body: loads of what a get brings, or a put to this
+    rank, would be in front of it, as Triton does not see what the call writes. A loop around a get is not flattened
+    either.
+
     A pipelined loop begins iterations beyond its last one, with a predicate that is false. Triton 3.6 conjoins it with
     the condition of an ``scf.if``, so that these execute the else branch: a wait there moves to the then branch of the
     negated condition, or it would wait for what nobody signals.
@@ -54,6 +58,8 @@ def keep_waits_in_order(operations: Iterable[ir.Operation]) -> None:
     seen: set[ir.Operation] = set()
     for op in operations:
         if not acquires(op):
+            if isinstance(op, ditron.MemoryTransferOpInterface):
+                _keep_transfer_in_order(op)
             continue
         loop, innermost = op.parent, True
         while loop is not None and not isinstance(loop, tt.FuncOp):
@@ -75,6 +81,24 @@ def keep_waits_in_order(operations: Iterable[ir.Operation]) -> None:
                 seen.add(loop)
                 innermost = False
             loop = loop.parent
+
+
+def _keep_transfer_in_order(transfer: ditron.MemoryTransferOpInterface) -> None:
+    loop, innermost = transfer.parent, True
+    while loop is not None and not isinstance(loop, tt.FuncOp):
+        if isinstance(loop, scf.ForOp):
+            flatten = "tt.flatten" in loop.attributes
+            if flatten and not transfer.is_put and not _is_in_epilogue(transfer, loop):
+                loop.emit_warning(
+                    f"flatten=True is ignored: the loop contains '{transfer.name}', and flattening would move loads of "
+                    "what it brings ahead of it"
+                )
+                del loop.attributes["tt.flatten"]
+                flatten = False
+            if innermost and not flatten:
+                _disable_pipelining(loop, transfer)
+            innermost = False
+        loop = loop.parent
 
 
 def _move_to_then_branches(wait: ir.Operation, loop: scf.ForOp) -> None:
@@ -209,7 +233,7 @@ def _says_last(condition: ir.Value, loop: scf.ForOp) -> bool:
 def _disable_pipelining(loop: scf.ForOp, wait: ir.Operation) -> None:
     if any(isinstance(op, (tt.DotOp, tt.DotScaledOp)) for op in loop.body):
         loop.emit_remark(
-            f"the loop is not software-pipelined, because it contains '{wait.name}'; wait in a loop "
-            "around it, once for several steps"
+            f"the loop is not software-pipelined, because it contains '{wait.name}'; have that in a loop around it, "
+            "once for several steps"
         )
     loop.attributes["tt.num_stages"] = ir.IntegerAttr.get(ir.IntegerType.get_signless(32, loop.context), 1)

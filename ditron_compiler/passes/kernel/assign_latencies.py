@@ -7,7 +7,8 @@ from typing import ClassVar
 
 from ditron_compiler import ir
 from ditron_compiler.analysis.call_graph import functions, operations
-from ditron_compiler.ir.dialects import scf
+from ditron_compiler.analysis.memory_order_transfer import acquires
+from ditron_compiler.ir.dialects import ditron, scf
 from ditron_compiler.ir.pass_base import Pass
 
 __all__ = ["AHEAD", "AssignLatencies"]
@@ -23,7 +24,8 @@ class AssignLatencies(Pass):
     """Let Triton's pipeliner issue loads of a loop as many iterations ahead as `dl.load_ahead` asks for.
 
     A load that is marked gets the attribute ``tt.latency`` that the pipeliner reads. As it pipelines no load without
-    one in a loop that has some, such a load is an error; so is a mark on what is no load, or none of a loop's body.
+    one in a loop that has some, such a load is an error; so is a mark on what is no load, or none of a loop's body, and
+    one in a loop that waits or copies between ranks: loads of later iterations would be in front of that.
 
     Before::
 
@@ -66,8 +68,17 @@ def _is_load_of_a_loop(op: ir.Operation) -> bool:
 
 
 def _check_others(loop: ir.Operation) -> None:
-    """Report the loads of a loop that has marked ones which are not."""
-    for op in loop.regions[0].blocks[0]:
+    """Report the loads of a loop that has marked ones which are not, and what keeps it from being pipelined."""
+    block = loop.regions[0].blocks[0]
+    marked = next(op for op in block if AHEAD in op.attributes)
+    for op in operations(loop):
+        if acquires(op) or isinstance(op, ditron.MemoryTransferOpInterface):
+            marked.emit_error(
+                f"dl.load_ahead: the loop contains '{op.name}', which loads of later iterations must not be in front "
+                "of: have that in a loop around it, once for several steps"
+            )
+            return
+    for op in block:
         if op.name in _LOADS and AHEAD not in op.attributes:
             op.emit_error(
                 "this load would not be pipelined, as another one of its loop says dl.load_ahead: say it of all"

@@ -196,7 +196,7 @@ tt.func public @wait_in_the_loop_that_multiplies(%n: i32, %a: tensor<64x64xbf16>
   %c0 = arith.constant 0 : i32
   %c1 = arith.constant 1 : i32
   %v = arith.constant 1 : i64
-  // expected-remark@+1 {{the loop is not software-pipelined, because it contains 'ditron.wait'; wait in a loop around it, once for several steps}}
+  // expected-remark@+1 {{the loop is not software-pipelined, because it contains 'ditron.wait'; have that in a loop around it, once for several steps}}
   %sum = scf.for %k = %c0 to %n step %c1 iter_args(%acc = %zero) -> (tensor<64x64xf32>) : i32 {
     %t = ditron.wait %sig[%c1] ge %v : !tt.ptr<i64>
     %next = tt.dot %a, %a, %acc : tensor<64x64xbf16> * tensor<64x64xbf16> -> tensor<64x64xf32>
@@ -395,6 +395,34 @@ tt.func public @of_unsigned_numbers(%n: i32, %m: i32, %step: i32, %sig: !tt.ptr<
     scf.if %last {
       ditron.notify %sig add %v on %i : !tt.ptr<i64>
     }
+  } {tt.flatten, tt.num_stages = 3 : i32}
+  tt.return
+}
+
+// A loop that copies between ranks is not pipelined: loads of what a get brings would be in front of it.
+// CHECK-LABEL: tt.func public @a_get_in_a_loop(
+// CHECK: {tt.num_stages = 1 : i32}
+// CHECK: {tt.num_stages = 1 : i32}
+// CHECK-NOT: tt.flatten
+// CHECK: tt.return
+tt.func public @a_get_in_a_loop(%n: i32, %box: !tt.ptr<i64>, %x: !tt.ptr<i64>, %ctx: !tt.ptr<i64>) attributes {ditron.kernel} {
+  %c0 = arith.constant 0 : i32
+  %c1 = arith.constant 1 : i32
+  %bytes = arith.constant 8 : i64
+  scf.for %i = %c0 to %n step %c1 : i32 {
+    ditron.getmem %box, %x, %bytes on %c1 : !tt.ptr<i64>, !tt.ptr<i64>
+    %y = tt.load %box : !tt.ptr<i64>
+  } {tt.num_stages = 3 : i32}
+  scf.for %i = %c0 to %n step %c1 : i32 {
+    ditron.putmem %box, %x, %bytes on %i : !tt.ptr<i64>, !tt.ptr<i64>
+    %y = tt.load %box : !tt.ptr<i64>
+  } {tt.num_stages = 3 : i32}
+  // expected-warning@+1 {{flatten=True is ignored: the loop contains 'ditron.getmem', and flattening would move loads of what it brings ahead of it}}
+  scf.for %i = %c0 to %n step %c1 : i32 {
+    ditron.getmem %box, %x, %bytes on %c1 : !tt.ptr<i64>, !tt.ptr<i64>
+    scf.for %k = %c0 to %n step %c1 : i32 {
+      %y = tt.load %box : !tt.ptr<i64>
+    } {tt.num_stages = 3 : i32}
   } {tt.flatten, tt.num_stages = 3 : i32}
   tt.return
 }

@@ -37,3 +37,38 @@ tt.func @no_load(%a: tensor<16x!tt.ptr<f16>>, %n: i32) {
   }
   tt.return
 }
+
+// -----
+
+// Loads of later iterations would be in front of the wait.
+tt.func @waits(%a: tensor<16x!tt.ptr<f16>>, %sig: !tt.ptr<i64>, %n: i32) {
+  %c0 = arith.constant 0 : i32
+  %c1 = arith.constant 1 : i32
+  %v = arith.constant 1 : i64
+  scf.for %i = %c0 to %n step %c1 : i32 {
+    %first = arith.cmpi eq, %i, %c0 : i32
+    scf.if %first {
+      %t = ditron.wait %sig[%c0] ge %v : !tt.ptr<i64>
+    }
+    // expected-error@+1 {{dl.load_ahead: the loop contains 'ditron.wait', which loads of later iterations must not be in front of}}
+    %x = tt.load %a {ditron.load_ahead = 5 : i32} : tensor<16x!tt.ptr<f16>>
+    "use"(%x) : (tensor<16xf16>) -> ()
+  }
+  tt.return
+}
+
+// -----
+
+// And in front of what brings them.
+tt.func @gets(%a: tensor<16x!tt.ptr<f16>>, %box: !tt.ptr<f16>, %x: !tt.ptr<f16>, %n: i32) {
+  %c0 = arith.constant 0 : i32
+  %c1 = arith.constant 1 : i32
+  %bytes = arith.constant 32 : i64
+  scf.for %i = %c0 to %n step %c1 : i32 {
+    ditron.getmem %box, %x, %bytes on %i : !tt.ptr<f16>, !tt.ptr<f16>
+    // expected-error@+1 {{dl.load_ahead: the loop contains 'ditron.getmem', which loads of later iterations must not be in front of}}
+    %y = tt.load %a {ditron.load_ahead = 1 : i32} : tensor<16x!tt.ptr<f16>>
+    "use"(%y) : (tensor<16xf16>) -> ()
+  }
+  tt.return
+}

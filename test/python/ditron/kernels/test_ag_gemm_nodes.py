@@ -123,3 +123,17 @@ def test_what_it_does_not_do():
     quantized = dict(a=torch.ones(16, 32).to(torch.float8_e4m3fn), scale_a=torch.ones(1), scale_b=torch.ones(1))
     wrong(r"on 2 nodes takes no quantized operands", **quantized)
     wrong(r"those of a node one after another, got world ranks \[0, 2, 1, 3\]", error=DitronError, ranks=[0, 2, 1, 3])
+
+
+@pytest.mark.parametrize("operator", [kernels.ag_gemm, kernels.gemm_rs])
+@pytest.mark.parametrize("grows", [0, 1])
+def test_no_gradients_over_nodes(operator, grows):
+    def main():
+        tensors = [torch.ones(16, 32, dtype=torch.bfloat16) for _ in range(2)]
+        tensors[grows].requires_grad_()
+        with pytest.raises(DitronError, match="there are no gradients in a group on several nodes"):
+            operator(*tensors)
+        with torch.no_grad():
+            operator(*tensors)
+
+    run(main, ranks=4, ranks_per_node=2)

@@ -1,6 +1,7 @@
 """Wrong use of a primitive raises at the user's line, says what is wrong and what to do."""
 
 import linecache
+import os
 
 import pytest
 import triton
@@ -30,7 +31,7 @@ def unknown_scope(x, sig, n):
     dl.wait(sig, scope="system")  # here
 
 
-@wrong("iterations must be at least 1, got 0")
+@wrong("iterations must be from 1 to 65535, got 0")
 def loaded_no_iteration_ahead(x, sig, n):
     for i in range(n):
         dl.load_ahead(tl.load(x + i), 0)  # here
@@ -46,6 +47,12 @@ def loaded_ahead_as_data_says(x, sig, n):
 def a_number_loaded_ahead(x, sig, n):
     for _ in range(n):
         dl.load_ahead(3, 2)  # here
+
+
+@wrong("value must be what a load returns, got a scalar of type pointer<fp32>")
+def a_pointer_loaded_ahead(x, sig, n):
+    for _ in range(n):
+        dl.load_ahead(x, 2)  # here
 
 
 @wrong("semantic must be one of 'relaxed', 'acquire', got 'release'")
@@ -307,6 +314,33 @@ def test_wrong_use(kernel, message):
     assert line.rstrip().endswith("# here")
     # Python's own traceback tells it too.
     assert any(message in note for note in caught.value.__notes__)
+
+
+def a_value_returned(sig):
+    return dl.rank()  # here
+
+
+def an_unknown_primitive(sig):
+    dl.notfy(sig, 0)  # here
+
+
+def a_function_of_the_host(sig):  # here
+    os.getcwd()
+
+
+@pytest.mark.parametrize(
+    "kernel, message",
+    [
+        (a_value_returned, "a kernel returns nothing: store the value"),
+        (an_unknown_primitive, "module 'ditron.language' has no attribute 'notfy'"),
+        (a_function_of_the_host, "Unsupported function referenced: <built-in function getcwd>"),
+    ],
+)
+def test_what_is_no_kernel(kernel, message):
+    with pytest.raises(ditron.CompileError, match=message) as caught:
+        ditron.compile(ditron.jit(kernel), stop_after="ditron", signature={"sig": "*i64"})
+    assert caught.value.file == __file__
+    assert linecache.getline(__file__, caught.value.line).rstrip().endswith("# here")
 
 
 @ditron.jit(example=dict(signature={"x": "*fp32", "n": "i32"}))

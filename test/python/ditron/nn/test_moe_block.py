@@ -147,6 +147,8 @@ def test_state():
         (dict(parallel="dp"), "unknown parallel 'dp'"),
         (dict(intermediate_size=47, parallel="tp"), "an intermediate size of 47 cannot be divided among 2 ranks"),
         (dict(groups=(3, 1)), "8 experts cannot be divided into 3 groups, 1 chosen"),
+        (dict(top_k=9), "top_k=9 of 8 experts that are considered"),
+        (dict(groups=(8, 1)), "top_k=2 of 1 experts that are considered"),
     ],
 )
 def test_errors(options, message):
@@ -224,3 +226,39 @@ def test_quantized_experts(parallel):
             MoE(64, 512 if parallel == "tp" else 256, 4, 2, parallel=parallel, expert_dtype=torch.float8_e4m3fn)
 
     ditron.sim.run(main, ranks=2)
+
+
+@pytest.mark.parametrize(
+    "change, message",
+    [
+        (lambda block: setattr(block.gate, "bias", nn.Parameter(torch.ones(EXPERTS))), "the router has a bias"),
+        (
+            lambda block: setattr(block.experts[3].down_proj, "bias", nn.Parameter(torch.ones(HIDDEN))),
+            "the down projection of expert 3 has a bias",
+        ),
+        (lambda block: setattr(block, "gate", nn.Linear(HIDDEN, 9, bias=False)), "9 outputs, and there are 8 experts"),
+        (lambda block: setattr(block, "gate", nn.Linear(8, EXPERTS, bias=False)), "takes 8 features, and experts 32"),
+        (
+            lambda block: setattr(block.experts[1], "up_proj", nn.Linear(HIDDEN, 16, bias=False)),
+            r"the up projection of expert 1 has a weight of \[16, 32\]: expected \[48, 32\]",
+        ),
+    ],
+)
+def test_blocks_of_another_kind(change, message):
+    block = Block(mixtral, 2)
+    change(block)
+    experts = [(e.gate_proj, e.up_proj, e.down_proj) for e in block.experts]
+
+    def main(rank):
+        with pytest.raises(DitronError, match=message):
+            MoE.from_experts(block.gate, experts, top_k=2)
+
+    run(main)
+
+
+def test_tokens_of_another_size():
+    def main(rank):
+        with pytest.raises(DitronError, match=r"x is \[3, 64\]: expected a last dimension of hidden_size=32"):
+            MoE(HIDDEN, INNER, EXPERTS, 2)(torch.zeros(3, 64))
+
+    run(main)

@@ -140,9 +140,10 @@ def test_autocast(options):
     layer, x = linear(torch.float32, bias=False), torch.randn(8, 16)
 
     def main(rank):
-        up = ColumnParallelLinear.from_linear(layer, **options)
+        up, down = ColumnParallelLinear.from_linear(layer, **options), RowParallelLinear(16, 8, **options)
         mine = chunk(rank, 0)(x) if not options else x
         with torch.autocast("cpu", torch.bfloat16):
+            assert down(x[:, : 16 // ditron.num_ranks()]).dtype == torch.bfloat16
             with torch.no_grad():
                 assert up(mine).dtype == torch.bfloat16
             y = up(mine)

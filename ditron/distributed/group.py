@@ -164,9 +164,9 @@ class Group:
         """Raise DitronError unless what a launch passes for packet arguments is packet memory of this group."""
         require(arguments, addresses, grid, self, kernel, pipeline)
 
-    def require_same_shapes(self, what: str, shapes: Mapping[str, Sequence[int]]) -> None:
-        """Raise DitronError where another rank has called the collective ``what`` with other shapes of its tensors, by
-        name; nothing where a rank does not see the others' calls.
+    def require_same(self, what: str, values: Mapping[str, Any]) -> None:
+        """Raise DitronError where another rank has called the collective ``what`` with other ``values``, by name, as
+        shapes of its tensors; nothing where a rank does not see the others' calls.
         """
 
     def record_allocation(self, name: str, tensor: torch.Tensor, zeroed: bool) -> None:

@@ -70,17 +70,16 @@ class SimulatedGroup(Group):
     def benchmark(self, call: Callable[[], Any], quantiles: Sequence[float], warmup: int, repeat: int) -> list[float]:
         return [0.0] * len(quantiles)  # time on the simulator says nothing about a GPU
 
-    def require_same_shapes(self, what: str, shapes: Mapping[str, Sequence[int]]) -> None:
+    def require_same(self, what: str, values: Mapping[str, Any]) -> None:
         if self.is_captured:
             return
-        mine = {name: list(shape) for name, shape in shapes.items()}
-        call = tuple(self.ranks), what
-        rank, theirs = self.world.compared_with_other_ranks(call, len(self.ranks), (self.rank, mine))
-        for name, shape in mine.items():
-            if theirs.get(name, shape) != shape:
+        call = tuple(self.ranks), what, tuple(values)
+        rank, theirs = self.world.compared_with_other_ranks(call, len(self.ranks), (self.rank, values))
+        for name, value in values.items():
+            if theirs[name] != value:
                 raise DitronError(
-                    f"{what}: {name} is {shape} on rank {self.rank} and {theirs[name]} on rank {rank} of the group: "
-                    "every rank gives tensors of the same shapes"
+                    f"{what}: {name} is {value} on rank {self.rank} and {theirs[name]} on rank {rank} of the group: it "
+                    "must be the same on every rank"
                 )
 
     def record_allocation(self, name: str, tensor: torch.Tensor, zeroed: bool) -> None:

@@ -137,6 +137,10 @@ def moe_plan_tables(
     """The tables of :func:`moe_plan`'s plan; of experts and ranks that are given no more routes than they take."""
     with in_group(group, "moe_plan") as group:
         _check(group, topk_ids, topk_weights, expert_map)
+        limits = {"capacity": capacity, "rank_capacity": rank_capacity}
+        shape = {"num_experts": num_experts, "parallel": parallel, "max_tokens": max_tokens}
+        group.require_same("moe_plan", {"the shape of topk_ids": list(topk_ids.shape)} if max_tokens is None else {})
+        group.require_same("moe_plan", shape | limits | {"block_m": block_m, "stage_groups": stage_groups})
         of_tiles = {"block_m": block_m, "stage_groups": stage_groups}
         tokens, experts, block_m, groups = plan_shape(
             group, topk_ids, num_experts, parallel, max_tokens=max_tokens, **of_tiles

@@ -74,7 +74,7 @@ def matrices(
         if tensor.device != group.device:
             raise DitronError(f"{what}: {name} is on {tensor.device}, and this rank's device is {group.device}")
     if not is_local:
-        group.require_same_shapes(what, {name: tensor.shape for name, tensor in tensors.items()})
+        group.require_same(what, {name: list(tensor.shape) for name, tensor in tensors.items()})
 
 
 def grouped_operands(
@@ -147,7 +147,7 @@ def vector_operand(what: str, group: Group, x: torch.Tensor, *, quantized: bool 
         raise DitronError(f"{what}: expected bfloat16, float16 or float32{with_quantized}, got {x.dtype}")
     if x.device != group.device:
         raise DitronError(f"{what}: the tensor is on {x.device}, and this rank's device is {group.device}")
-    group.require_same_shapes(what, {"the operand": x.shape})
+    group.require_same(what, {"the operand": list(x.shape)})
 
 
 def aligned(tensor: torch.Tensor) -> torch.Tensor:

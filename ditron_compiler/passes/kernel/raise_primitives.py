@@ -50,16 +50,15 @@ class RaisePrimitives(Pass):
     name: ClassVar[str] = "raise-primitives"
 
     def run(self, op: ir.Operation) -> None:
-        every, ok = operations(op), True
+        every = operations(op)
         placeholders = [o for o in every if isinstance(o, tt.ExternElementwiseOp) and _string(o.libname) == _LIBRARY]
         for function in every:
             if isinstance(function, tt.FuncOp) and _string(function.sym_visibility) in ("", "public"):
                 function.attributes["ditron.kernel"] = ir.UnitAttr.get(op.context)
-                ok &= _returns_nothing(function)
         for barrier in [o for o in every if o.name in _BARRIERS and _in_kernel(o)]:
             ditron.SyncThreadsOp(loc=barrier.location, ip=ir.InsertionPoint(barrier))
             barrier.erase()
-        tokens, dictionaries = [], {}
+        ok, tokens, dictionaries = True, [], {}
         for placeholder in placeholders:
             raised = _raise(placeholder, dictionaries)
             ok &= raised is not None
@@ -69,15 +68,6 @@ class RaisePrimitives(Pass):
         ok = ok and _check_tokens(op, tokens)
         if not ok:
             raise PassFailure
-
-
-def _returns_nothing(kernel: tt.FuncOp) -> bool:
-    """Whether a kernel returns nothing; an error where it does return something."""
-    if not ir.FunctionType(kernel.function_type.value).results:
-        return True
-    value = next(each for each in operations(kernel) if isinstance(each, tt.ReturnOp))
-    value.emit_error("a kernel returns nothing: store the value, or return it from a function that the kernel calls")
-    return False
 
 
 def _string(attribute: ir.Attribute | None) -> str:

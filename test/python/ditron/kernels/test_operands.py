@@ -28,7 +28,18 @@ def test_other_shapes_on_another_rank(what, call):
     def main():
         call(torch.ones(SHAPES[ditron.rank()]))
 
-    with pytest.raises(DitronError, match=rf"{what} is \[.*\] on rank . and \[.*\] on rank . of the group: every rank"):
+    with pytest.raises(DitronError, match=rf"{what} is \[.*\] on rank . and \[.*\] on rank . of the group: it must be"):
+        run(main, ranks=2)
+
+
+@pytest.mark.parametrize("given", [{"capacity": (1, 6)}, {"block_m": (16, 32)}, {"num_experts": (4, 2)}])
+def test_other_options_of_a_plan_on_another_rank(given):
+    def main():
+        ids = torch.zeros(4, 1, dtype=torch.int64)
+        mine = {name: values[ditron.rank()] for name, values in given.items()}
+        kernels.moe_plan(ids, on_overflow="drop", **{"num_experts": 4} | mine)
+
+    with pytest.raises(DitronError, match=f"moe_plan: {min(given)} is . on rank|{min(given)} is .. on rank"):
         run(main, ranks=2)
 
 

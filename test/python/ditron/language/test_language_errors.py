@@ -316,10 +316,6 @@ def test_wrong_use(kernel, message):
     assert any(message in note for note in caught.value.__notes__)
 
 
-def a_value_returned(sig):
-    return dl.rank()  # here
-
-
 def an_unknown_primitive(sig):
     dl.notfy(sig, 0)  # here
 
@@ -331,7 +327,6 @@ def a_function_of_the_host(sig):  # here
 @pytest.mark.parametrize(
     "kernel, message",
     [
-        (a_value_returned, "a kernel returns nothing: store the value"),
         (an_unknown_primitive, "module 'ditron.language' has no attribute 'notfy'"),
         (a_function_of_the_host, "Unsupported function referenced: <built-in function getcwd>"),
     ],

@@ -149,7 +149,9 @@ def test_ranks_that_differ():
     def main():
         kernels.moe_plan(torch.zeros(4 + ditron.rank(), 1, dtype=torch.int32), num_experts=2)
 
-    with pytest.raises(DitronError, match=r"moe_plan: the shape of topk_ids is \[[45], 1\] on rank . and \[[45], 1\] on rank"):
+    with pytest.raises(
+        DitronError, match=r"moe_plan: the shape of topk_ids is \[[45], 1\] on rank . and \[[45], 1\] on rank"
+    ):
         run(main, ranks=2)
 
 

@@ -139,9 +139,9 @@ def moe_plan_tables(
         _check(group, topk_ids, topk_weights, expert_map)
         limits = {"capacity": capacity, "rank_capacity": rank_capacity}
         shape = {"num_experts": num_experts, "parallel": parallel, "max_tokens": max_tokens}
-        group.require_same("moe_plan", {"the shape of topk_ids": list(topk_ids.shape)} if max_tokens is None else {})
-        group.require_same("moe_plan", shape | limits | {"block_m": block_m, "stage_groups": stage_groups})
+        of_ids = {"the shape of topk_ids": list(topk_ids.shape) if max_tokens is None else None}
         of_tiles = {"block_m": block_m, "stage_groups": stage_groups}
+        group.require_same("moe_plan", of_ids | shape | limits | of_tiles)
         tokens, experts, block_m, groups = plan_shape(
             group, topk_ids, num_experts, parallel, max_tokens=max_tokens, **of_tiles
         )

@@ -257,20 +257,16 @@ def _check_experts(router: nn.Linear, experts: Sequence[tuple[nn.Linear, nn.Line
     inner, hidden = experts[0][0].weight.shape
     if router.in_features != hidden:
         raise DitronError(f"MoE: the router takes {router.in_features} features, and experts {hidden}")
+    parts = [("the router", router, (len(experts), hidden))]
     for index, expert in enumerate(experts):
-        parts = zip(("gate", "up", "down"), expert, ((inner, hidden), (inner, hidden), (hidden, inner)), strict=True)
-        for name, linear, shape in parts:
-            if tuple(linear.weight.shape) != shape:
-                raise DitronError(
-                    f"MoE: the {name} projection of expert {index} has a weight of {list(linear.weight.shape)}: "
-                    f"expected {list(shape)}; an expert is its gate, up and down projections, all of the same sizes"
-                )
-    names = {"the router": router} | {
-        f"the {name} projection of expert {index}": linear
-        for index, expert in enumerate(experts)
-        for name, linear in zip(("gate", "up", "down"), expert, strict=True)
-    }
-    for name, linear in names.items():
+        shapes = zip(("gate", "up", "down"), expert, ((inner, hidden), (inner, hidden), (hidden, inner)), strict=True)
+        parts += [(f"the {name} projection of expert {index}", linear, shape) for name, linear, shape in shapes]
+    for name, linear, shape in parts:
+        if tuple(linear.weight.shape) != shape:
+            raise DitronError(
+                f"MoE: {name} has a weight of {list(linear.weight.shape)}: expected {list(shape)}; an expert is its "
+                "gate, up and down projections, all of the same sizes"
+            )
         if linear.bias is not None:
             raise DitronError(f"MoE: {name} has a bias, which these experts have not: keep the block as it is")
     return inner, hidden

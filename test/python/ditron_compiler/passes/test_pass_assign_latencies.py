@@ -85,3 +85,20 @@ def test_what_cannot_be_issued_ahead_is_an_error_at_its_line(kernel, says, line)
         ditron.compile(kernel, signature=signature, constexprs={"BLOCK": 64}, target="cuda:90")
     lines = open(__file__).read().splitlines()
     assert f"{__file__}:{next(i for i, text in enumerate(lines, 1) if text.endswith(line))}" in str(caught.value)
+
+
+@ditron.jit
+def behind_a_wait(x_ptr, ready_ptr, out_ptr, n, BLOCK: tl.constexpr):
+    i = tl.arange(0, BLOCK)
+    total = tl.zeros((BLOCK,), tl.float32)
+    for k in range(0, n, BLOCK):
+        dl.wait(ready_ptr + k // BLOCK, 1, 1)
+        total += dl.load_ahead(tl.load(x_ptr + k + i), 2)
+    tl.store(out_ptr + i, total)
+
+
+def test_loads_that_would_be_in_front_of_a_wait():
+    """Primitives are lowered behind the pass, or it would not see them."""
+    signature = {"x_ptr": "*fp32", "ready_ptr": "*i64", "out_ptr": "*fp32", "n": "i32"}
+    with pytest.raises(DitronError, match="dl.load_ahead: the loop contains 'ditron.wait'"):
+        ditron.compile(behind_a_wait, signature=signature, constexprs={"BLOCK": 64}, target="cuda:90")

@@ -13,7 +13,7 @@ from typing import Any
 import torch
 import triton
 import triton.language as tl
-from triton.language.extra.cuda import gdc_wait
+from triton.language.extra.cuda import gdc_launch_dependents, gdc_wait
 from triton.tools.tensor_descriptor import TensorDescriptor
 
 import ditron
@@ -55,7 +55,7 @@ LEFT_ROWS = 64
 
 #: Columns of the result and depth of a tile, its stages, and how many iterations ahead a tile of A is loaded: by rows
 #: of all ranks up to which that streams a weight the fastest, behind a gather (docs/results/links.md).
-_TILES = {16: ((64, 256), 6, 2), 32: ((64, 256), 5, 2), 64: ((64, 128), 8, 4), 128: ((64, 128), 4, 3)}
+_TILES = {16: ((64, 256), 5, 2), 32: ((64, 256), 5, 2), 64: ((64, 128), 8, 4), 128: ((64, 128), 4, 3)}
 
 #: The same of 64 rows that are the left operand: columns are fewer, and so are programs that add parts of a tile.
 _LEFT_TILE = ((32, 256), 4, 3)
@@ -163,6 +163,8 @@ def split_k_kernel(
             acc = tl.dot(b, dl.load_ahead(a_desc.load([0, column]), A_AHEAD).T, acc)
     if IS_EARLY:
         gdc_wait()  # a program without an iteration has not waited, and all must before their kernel ends
+        # All programs have begun when the last is here, so those of a tile find each other whatever begins now.
+        gdc_launch_dependents()
     col = tile * BN + tl.arange(0, BN)
     if ROWS_LEFT:
         acc = acc.T
@@ -215,7 +217,7 @@ def ag_gemm_small_program(
     block=(64, 256),
     split=2,
     num_warps=4,
-    stages=6,
+    stages=5,
     a_ahead=2,
     rows_left=False,
     gather_block=256,

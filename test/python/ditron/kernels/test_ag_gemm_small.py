@@ -116,7 +116,7 @@ def test_schedules_of_few_rows_are_of_all_rows_of_their_problem(N, ranks):
             {"split": 2, "num_warps": 8},
             "a tile of 16 rows and 64 columns is too small for 256 threads to exchange parts",
         ),
-        (16, {"a_ahead": 4}, "6 tiles of 64 x 256 of the weight and 5 of 16 rows do not fit"),
+        (16, {"a_ahead": 4, "stages": 6}, "6 tiles of 64 x 256 of the weight and 5 of 16 rows do not fit"),
         (128, {"split": 100}, "split must be at most the 66 SMs of the GPU, got 100"),
     ],
 )

@@ -28,6 +28,7 @@ class SimRunner:
         self.executable = executable
         self._group = weakref.ref(group)  # a program keeps runners by group, and keeps no group alive
         self._memories: dict[Any, Memory] = {}
+        self._events: dict[Any, Any] = {}  # of the call in progress
         self._overlaps = LruCache(512)
 
     @property
@@ -60,12 +61,14 @@ class SimRunner:
         if memory is None:
             memory = self._memories[storages] = Memory.allocate(self.executable.name, storages, self.group)
         memory.epoch += 1
-        self._events: dict[Any, Any] = {}
-        with self.view.timed(self.executable.name):
-            for step in self.executable.evaluate(args, self.group, memory.epoch):
-                stream = self.view.stream(step.stream.name, step.stream.index)
-                _STEPS[type(step)](self, step, stream, lambda buffer: self._tensor(buffer, args, memory))
-            self.view.synchronize(self.view.stream())
+        try:
+            with self.view.timed(self.executable.name):
+                for step in self.executable.evaluate(args, self.group, memory.epoch):
+                    stream = self.view.stream(step.stream.name, step.stream.index)
+                    _STEPS[type(step)](self, step, stream, lambda buffer: self._tensor(buffer, args, memory))
+                self.view.synchronize(self.view.stream())
+        finally:
+            self._events.clear()  # an event holds the world, whose failure may hold the group that this is kept for
 
     def _check_shapes(self, args: tuple) -> None:
         """Raise where another rank's call of this number has other shapes; allocations need not show it."""

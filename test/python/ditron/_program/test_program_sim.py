@@ -1,12 +1,15 @@
 """Programs on simulated ranks: every operation of ditron.host does what it says, on any ranks and schedules."""
 
+import gc
+import weakref
+
 import pytest
 import torch
 import triton.language as tl
 
 import ditron
 import ditron.host as dh
-from ditron import DitronError, RaceError, SimulationError
+from ditron import DitronError, RaceError, SimulationError, sim
 from ditron._program.execute.executable import Executable
 from ditron_compiler import ir
 
@@ -67,6 +70,20 @@ def test_shapes_have_memory_of_their_own():
             assert torch.equal(out, x - rank + (rank - 1) % num_ranks)
 
     on_ranks(body, 3)
+
+
+def test_a_failed_run_keeps_no_memory():
+    worlds = []
+
+    def body(rank, num_ranks):
+        worlds.append(weakref.ref(sim.current_world()))
+        pass_on(torch.ones(3), torch.zeros(3))  # has a stream, and so events
+        raise ValueError("behind a program")
+
+    with pytest.raises(ValueError, match="behind a program"):
+        on_ranks(body, 2)
+    gc.collect()
+    assert worlds and not any(world() for world in worlds)
 
 
 @ditron.jit

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import weakref
 from collections.abc import Sequence
+from contextlib import nullcontext
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any
 
@@ -181,6 +182,23 @@ class CudaRunner:
         """Enqueue a call; ``bases`` are the addresses of its tensors, and its numbers."""
         self.group.before_launch()
         stream, capturing = _current_stream(self.index), _is_capturing()
+        if self.executable.is_local:  # it keeps no memory, so that its calls need neither a number nor an order
+            for action in self._launches(shape, stream, capturing):
+                action(bases, 0)
+        else:
+            self._enqueue_ordered(shape, bases, stream, capturing)
+        self.group.after_launch()
+
+    def _launches(self, shape: Shape, stream: int, capturing: bool) -> list[Action]:
+        """The actions of a local program, which are those of any of its calls, captured or not."""
+        actions = shape.plans.get((0, stream))
+        if actions is None:
+            with self.driver.unsafe_while_capturing() if capturing else nullcontext():
+                actions = self._plan(shape, stream, 0)
+        return actions
+
+    def _enqueue_ordered(self, shape: Shape, bases: list, stream: int, capturing: bool) -> None:
+        """Enqueue a call with a number, behind the one before it that has its memory."""
         if shape.device.before >= 0 or capturing:
             actions, epoch = self._counted(shape, stream, capturing)
         else:

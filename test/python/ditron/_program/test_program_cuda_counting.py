@@ -57,6 +57,12 @@ def tells_and_signals(out):
     dh.signal_write(dh.symm_zeros(1, dtype=torch.int64, name="signals")[0], 1, 1)
 
 
+@ditron.program
+def launches_alone(out):
+    tell[(out.shape[0],)](out, 7)
+    tell[(1,)](out, 8)
+
+
 def launched(machine, program, capturing=False, stream=5, rows=6):
     machine.capturing, machine.stream, machine.library.capture = capturing, stream, int(capturing)
     machine.library.log.clear()
@@ -101,6 +107,14 @@ def test_a_call_without_programs_is_counted(machine):
     for rows, names in ((0, ["tells_once_advance"]), (16, ["tell"]), (0, ["tells_once_advance"]), (16, ["tell"])):
         assert [name for name, _ in launched(machine, tells_once, rows=rows)] == names
     assert launched(machine, tells_once, capturing=True, rows=0)[0][0] == "tells_once_advance"
+
+
+def test_calls_of_launches_alone_have_no_number_and_no_order(machine):
+    """They keep no memory: in a graph nothing but their kernels is left, so that each begins behind the one before."""
+    for capturing, stream in ((False, 5), (True, 5), (True, 6), (False, 6), (False, 5)):
+        kernels = launched(machine, launches_alone, capturing, stream)
+        assert [(name, arguments[1]) for name, arguments in kernels] == [("tell", 7), ("tell", 8)]
+        assert not machine.library.log  # no event is recorded or awaited
 
 
 def test_the_call_after_one_that_failed_is_counted_before_its_kernels(machine, monkeypatch):

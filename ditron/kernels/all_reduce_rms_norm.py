@@ -439,6 +439,8 @@ def all_reduce_rms_norm(
             )
         if residual.dtype != x.dtype or weight.dtype != x.dtype:
             raise DitronError(f"{what}: expected one dtype, got {x.dtype}, {residual.dtype} and {weight.dtype}")
+        if not isinstance(eps, (int, float)):
+            raise DitronError(f"{what}: eps must be a number, got {eps!r}; torch's None is torch.finfo({x.dtype}).eps")
         inputs = {"x": x, "residual": residual, "weight": weight}
         out = result(what, tuple(x.shape), x, out, total=total, **inputs)
         total = result(what, tuple(x.shape), x, total, **inputs)

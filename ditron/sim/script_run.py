@@ -12,7 +12,7 @@ from typing import NoReturn
 from ditron.machines import Machine
 from ditron.sim.runner import run_script
 from ditron_compiler.errors import CompileError, DitronError, SimulationError
-from ditron_compiler.source_location import raised_at
+from ditron_compiler.source_location import UNKNOWN, raised_at
 
 __all__ = ["ScriptRun"]
 
@@ -66,7 +66,7 @@ class ScriptRun:
             error.args = (f"{error}\n{again}",)
         elif isinstance(error, DitronError):
             line = raised_at(error)
-            error.args = (f"{error}\n" + ("" if line in str(error) else f"  at {line}\n") + again,)
+            error.args = (f"{error}\n" + ("" if line == UNKNOWN or line in str(error) else f"  at {line}\n") + again,)
         else:
             error.add_note(again)
         raise error

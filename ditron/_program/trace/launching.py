@@ -112,7 +112,7 @@ def launch(tracer: Tracer, fn: Any, grid: Any, args: tuple, kwargs: dict) -> Non
         parsed, signature, constexprs, attrs = fn._pack_args(
             backend, dict(representatives), bound, specialization, options
         )
-    except (TypeError, KeyError) as error:
+    except (TypeError, KeyError, AssertionError) as error:  # the last one of Triton's options, as of num_warps=3
         tracer.fail(f"launch of kernel {fn.__name__!r}: {error.args[0] if error.args else error}")
     with _launched_here(tracer, fn.__name__):
         text = _mixed_text(tracer, fn, signature, constexprs, attrs, backend, parsed)

@@ -236,6 +236,10 @@ def wrong_symbolic_option(x, out):
     scale[(1,)](x, out, 3, 1.0, BLOCK=64, num_warps=dh.rank())  # <- wrong_symbolic_option: 'num_warps' is an option
 
 
+def wrong_option(x, out):
+    scale[(1,)](x, out, 3, 1.0, BLOCK=64, num_warps=3)  # <- wrong_option: num_warps must be a power of 2
+
+
 def wrong_grid(x, out):
     scale[(1, 1, 1, 1)](x, out, 3, 1.0, BLOCK=64)  # <- wrong_grid: one to three extents
 

@@ -355,6 +355,21 @@ def test_a_wrong_call_of_the_script_is_shown_with_its_line(tmp_path, capsys):
     assert place == f"  at {file}:5" and again == f"seed 0; again: ditron run --sim 2 --replay 0 {file}"
 
 
+def test_an_error_in_a_function_of_a_program_names_the_programs_line_alone(tmp_path, capsys):
+    """It is raised where the stream runs, which has no line of the script."""
+    file = tmp_path / "wrong.py"
+    file.write_text(
+        "import torch, ditron, ditron.host as dh\n\n"
+        "def broken(a, b):\n    raise ValueError('mine')\n\n"
+        "@ditron.program\ndef calls(a, b):\n    dh.call(broken, reads=[a], writes=[b])\n\n"
+        "ditron.init()\ncalls(torch.zeros(4), torch.zeros(4))\n"
+    )
+    assert main(["run", "--sim", "2", str(file)]) == 1
+    message, again = capsys.readouterr().err.splitlines()
+    assert message == f"{file}:8:5: 'broken', which the program calls here, raised ValueError: mine"
+    assert again == f"seed 0; again: ditron run --sim 2 --replay 0 {file}"
+
+
 def test_a_script_that_kills_the_process_is_shown_with_its_line(tmp_path):
     file = tmp_path / "fatal.py"
     file.write_text("import ctypes\n\nctypes.string_at(0)\n")

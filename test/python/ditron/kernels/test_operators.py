@@ -343,6 +343,7 @@ def test_a_subgroup():
         (lambda x: kernels.all_gather(x, algorithm="ring"), "unknown algorithm 'ring'"),
         (lambda x: kernels.all_reduce_rms_norm(x, x[:4], x[0]), "expected a residual like it"),
         (lambda x: kernels.all_reduce_rms_norm(x, x, x[0].float()), "expected one dtype"),
+        (lambda x: kernels.all_reduce_rms_norm(x, x, x[0], eps=None), "eps must be a number, got None"),
         (
             lambda x: kernels.all_reduce_rms_norm(x.clone().requires_grad_(), x, x[0], out=x.clone()),
             "out= cannot be given where gradients are recorded",

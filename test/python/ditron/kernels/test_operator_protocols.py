@@ -66,7 +66,8 @@ def test_a_product_that_begins_beside_the_gather_only_reads_its_weight():
     program = programs()["ag_gemm_small_program"]
     executable, _ = program.executable_and_arguments(program.example | {"is_early": True}, target="cuda:90")
     text = str(executable.program.parent)
-    assert text.count("griddepcontrol") == 3 and "launch_pdl" in text
+    assert text.count("griddepcontrol.wait") == text.count("griddepcontrol.launch_dependents") == 2
+    assert text.count("launch_pdl") == 1
     assert [program.names[index] for index in sorted(written(executable.program))] == ["gathered", "out"]
 
 
@@ -77,7 +78,15 @@ def test_a_gather_has_waited_when_it_lets_the_product_begin():
     assert ptx.index("griddepcontrol.wait") < ptx.index("griddepcontrol.launch_dependents")
 
 
-@pytest.mark.parametrize("stages, a_ahead", [(6, 2), (4, 3)])
+def test_a_product_lets_the_next_kernel_begin_behind_its_loop():
+    """Before it sends parts of K: the programs of a tile wait for each other, and all have begun."""
+    compiled, _ = compiled_for_hopper("ag_gemm_small_program", {"is_early": True}, "split_k_kernel")
+    before, _, after = compiled.asm["ptx"].partition("griddepcontrol.launch_dependents")
+    assert "wgmma.mma_async" in before and "wgmma.mma_async" not in after
+    assert "griddepcontrol" not in after and "st.relaxed" in after and "st.relaxed" not in before
+
+
+@pytest.mark.parametrize("stages, a_ahead", [(5, 2), (4, 3)])
 def test_tiles_of_the_weight_are_on_their_way_before_a_product_waits(stages, a_ahead):
     options = {"is_early": True, "stages": stages, "a_ahead": a_ahead}
     compiled, _ = compiled_for_hopper("ag_gemm_small_program", options, "split_k_kernel")

@@ -53,6 +53,8 @@ class Contents:
 
     def store(self, pointers: Any, size: int, values: Any, mask: Any = True) -> None:
         """Write integers, one or a tile, where ``mask`` is true; of values that are UNKNOWN nothing is known after."""
+        if mask is True and isinstance(pointers, (int, np.integer)) and (values is UNKNOWN or isinstance(values, int)):
+            return self._store_one(int(pointers), size, values)  # a cell: without broadcasts, which take longer
         shape = np.broadcast_shapes(np.shape(pointers), np.shape(mask))
         active = np.broadcast_to(np.asarray(mask, dtype=bool), shape)
         flat = np.broadcast_to(pointers, shape)[active]
@@ -151,6 +153,16 @@ class Contents:
             return UNKNOWN
         bytes_ = slice(offset, offset + size)
         return int(found[0][bytes_].view(_TYPES[size])[0]) if found[1][bytes_].all() else UNKNOWN
+
+    def _store_one(self, pointer: int, size: int, value: Any) -> None:
+        key, offset = pointer >> _SHIFT, (pointer & ((1 << _SHIFT) - 1)) - (1 << (_SHIFT - 1))
+        if value is UNKNOWN and key not in self._bytes:
+            self._lost.add(key)
+        elif (found := self._of(key)) is not None and 0 <= offset <= len(found[0]) - size:
+            bytes_ = slice(offset, offset + size)
+            found[1][bytes_] = value is not UNKNOWN
+            if value is not UNKNOWN:
+                found[0][bytes_] = np.frombuffer((value % (1 << 8 * size)).to_bytes(size, "little"), np.uint8)
 
     def _gather(self, pointers: np.ndarray, size: int) -> tuple[np.ndarray, np.ndarray]:
         value, known = np.zeros(len(pointers), np.int64), np.zeros(len(pointers), bool)

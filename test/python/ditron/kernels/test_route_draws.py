@@ -117,9 +117,9 @@ def test_a_run_says_how_routes_are_drawn():
 def layer():
     """A block with a router, in timing-only mode without scores."""
     ditron.init()
-    moe = ditron.nn.MoE(256, 128, num_experts=16, top_k=2, dtype=torch.bfloat16)
+    moe = ditron.nn.MoE(256, 512, num_experts=16, top_k=2, dtype=torch.bfloat16)
     for _ in range(2):
-        moe(torch.zeros(4096, 256, dtype=torch.bfloat16))
+        moe(torch.zeros(1024, 256, dtype=torch.bfloat16))
 
 
 def test_the_router_of_a_block_draws_in_timing_only_mode():

@@ -376,6 +376,16 @@ class Editor:
     }
 
 
+@pytest.fixture(scope="module")
+def few_objects_to_collect():
+    """What was there before is not looked at by each collection, which takes a second with torch and other tests."""
+    gc.collect()
+    gc.freeze()
+    yield
+    gc.unfreeze()
+
+
+@pytest.mark.usefixtures("few_objects_to_collect")
 @settings(max_examples=int(os.environ.get("DITRON_FUZZ", "60")), deadline=None)
 @given(st.integers(0, 2**32), st.lists(st.sampled_from(sorted(Editor.ACTIONS)), min_size=5, max_size=60))
 def test_random_edits_never_crash(seed, actions):

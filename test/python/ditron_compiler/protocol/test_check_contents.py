@@ -10,10 +10,29 @@ import triton.language as tl
 import ditron
 import ditron.language as dl
 from ditron.protocol.capture import capture
-from ditron_compiler.protocol.memory import address
+from ditron_compiler.protocol.contents import Contents
+from ditron_compiler.protocol.memory import HeapBuffer, address
 from ditron_compiler.protocol.streams import execute
+from ditron_compiler.protocol.values import UNKNOWN
 
 N = 16
+
+
+@pytest.mark.parametrize("size", [1, 2, 4, 8])
+@pytest.mark.parametrize("value", [3, -5, 1 << 40, (1 << 63) + 7, UNKNOWN])
+def test_a_cell_is_stored_as_a_tile_of_one(size, value):
+    """Also behind the end of the buffer, where nothing is stored."""
+    cell, tile = (Contents({1: HeapBuffer(1, "x", 20, 4, zeroed=True)}) for _ in range(2))
+    assert cell.load(address(0, 1), 4) == tile.load(address(0, 1), 4) == 0
+    for offset in (8, 19, 20, -4):
+        cell.store(address(0, 1, offset), size, value)
+        tile.store(np.array([address(0, 1, offset)]), size, value)
+    for offset in range(20):
+        one, other = (contents.load(address(0, 1, offset), 1) for contents in (cell, tile))
+        assert one is other or one == other
+        assert (one is UNKNOWN) == (value is UNKNOWN and (8 <= offset < 8 + size or 19 <= offset < 19 + size <= 20))
+    stored = cell.load(address(0, 1, 8), size)
+    assert stored is UNKNOWN if value is UNKNOWN else (stored - value) % (1 << 8 * size) == 0
 
 
 @ditron.jit(pipeline="as-written")

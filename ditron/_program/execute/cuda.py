@@ -183,19 +183,13 @@ class CudaRunner:
         self.group.before_launch()
         stream, capturing = _current_stream(self.index), _is_capturing()
         if self.executable.is_local:  # it keeps no memory, so that its calls need neither a number nor an order
-            for action in self._launches(shape, stream, capturing):
+            with self.driver.unsafe_while_capturing() if capturing else nullcontext():
+                actions = self._planned(shape, stream, 0)
+            for action in actions:
                 action(bases, 0)
         else:
             self._enqueue_ordered(shape, bases, stream, capturing)
         self.group.after_launch()
-
-    def _launches(self, shape: Shape, stream: int, capturing: bool) -> list[Action]:
-        """The actions of a local program, which are those of any of its calls, captured or not."""
-        actions = shape.plans.get((0, stream))
-        if actions is None:
-            with self.driver.unsafe_while_capturing() if capturing else nullcontext():
-                actions = self._plan(shape, stream, 0)
-        return actions
 
     def _enqueue_ordered(self, shape: Shape, bases: list, stream: int, capturing: bool) -> None:
         """Enqueue a call with a number, behind the one before it that has its memory."""
@@ -203,9 +197,7 @@ class CudaRunner:
             actions, epoch = self._counted(shape, stream, capturing)
         else:
             epoch = shape.memory.epoch = shape.memory.epoch + 1
-            actions = shape.plans.get((epoch % self.period if self.period else 0, stream)) if self.period else None
-            if actions is None:
-                actions = self._plan(shape, stream, epoch)
+            actions = self._planned(shape, stream, epoch)
         shape.device.order.begin(stream, capturing)
         try:
             for action in actions:
@@ -280,8 +272,13 @@ class CudaRunner:
                 self.builtin(kind, location(op), **constants)
         self._is_loaded = True
 
+    def _planned(self, shape: Shape, stream: int, epoch: int) -> list[Action]:
+        """The actions of call ``epoch``."""
+        actions = shape.plans.get((epoch % self.period, stream)) if self.period else None
+        return self._plan(shape, stream, epoch) if actions is None else actions
+
     def _plan(self, shape: Shape, stream: int, epoch: int) -> list[Action]:
-        """The actions of call ``epoch``, cached when they repeat."""
+        """Plan the actions of call ``epoch``, and keep them when they repeat."""
         steps = self.executable.evaluate(shape.args, self.group, epoch)
         if self.period:
             later = epoch + self.period
